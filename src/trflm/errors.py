@@ -1,0 +1,5 @@
+"""The one error a user may see: its message names the file, the line, the value and the remedy."""
+
+
+class InputError(ValueError):
+    """Something the user gave us is wrong. The command line prints the message alone and exits with 2."""

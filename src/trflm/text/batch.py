@@ -1,0 +1,79 @@
+"""Packed sentences: all words in one row, no padding anywhere.
+
+Shapes: B sentences, N words in all, K chosen sentences.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """B sentences of N words in all: sentence b is `ids_N[starts_B[b] : starts_B[b] + lengths_B[b]]`.
+
+    A whole corpus is a Batch too, with `ids_N` in int32 to stay at 4 bytes a word; `select` returns int64.
+    """
+
+    ids_N: Tensor
+    lengths_B: Tensor
+
+    def __post_init__(self) -> None:
+        if len(self.lengths_B) and int(self.lengths_B.min()) < 1:
+            raise ValueError("a sentence has at least one word")
+        if int(self.lengths_B.sum()) != len(self.ids_N):
+            raise ValueError(f"lengths add up to {int(self.lengths_B.sum())}, but there are {len(self.ids_N)} words")
+
+    def __len__(self) -> int:
+        return len(self.lengths_B)
+
+    @property
+    def n_words(self) -> int:
+        return len(self.ids_N)
+
+    @property
+    def device(self) -> torch.device:
+        return self.ids_N.device
+
+    @cached_property
+    def starts_B(self) -> Tensor:
+        """Where each sentence starts in `ids_N`."""
+        return self.lengths_B.cumsum(0) - self.lengths_B
+
+    @cached_property
+    def sentence_N(self) -> Tensor:
+        """The sentence each word belongs to."""
+        index_B = torch.arange(len(self), device=self.device)
+        return torch.repeat_interleave(index_B, self.lengths_B, output_size=self.n_words)
+
+    @cached_property
+    def position_N(self) -> Tensor:
+        """The place of each word in its sentence, from 0."""
+        return torch.arange(self.n_words, device=self.device) - self.starts_B[self.sentence_N]
+
+    @cached_property
+    def remaining_N(self) -> Tensor:
+        """How many words of its sentence follow each word."""
+        return self.lengths_B[self.sentence_N] - 1 - self.position_N
+
+    def select(self, index_K: Tensor) -> "Batch":
+        """The sentences of these numbers, in this order, packed anew (ids in int64)."""
+        lengths_K = self.lengths_B[index_K].long()
+        total = int(lengths_K.sum())
+        shift_K = self.starts_B[index_K] - (lengths_K.cumsum(0) - lengths_K)
+        source = torch.arange(total, device=self.device) + torch.repeat_interleave(shift_K, lengths_K, output_size=total)
+        return Batch(self.ids_N[source].long(), lengths_K)
+
+    def sum_words(self, value_N: Tensor) -> Tensor:
+        """[N] -> [B]: the sum of a per-word quantity over each sentence."""
+        return value_N.new_zeros(len(self)).index_add(0, self.sentence_N, value_N)
+
+    def to(self, device: torch.device | str) -> "Batch":
+        return Batch(self.ids_N.to(device), self.lengths_B.to(device))
+
+
+def pack(batches: list[Batch]) -> Batch:
+    """Several batches as one, in order."""
+    return Batch(torch.cat([b.ids_N for b in batches]), torch.cat([b.lengths_B for b in batches]))

@@ -1,0 +1,30 @@
+"""Length distributions: pi (empirical, used for scoring) and pi0 (used in training).
+
+Both are indexed by length: entry l is the probability of length l, entry 0 is 0, and the entries sum to one.
+"""
+
+import torch
+from torch import Tensor
+
+PI_FLOOR = 1e-5
+
+
+def empirical_pi(lengths_B: Tensor, max_length: int | None = None) -> Tensor:
+    """pi_l = |D_l| / |D|, shape [m+1], float64."""
+    longest = int(lengths_B.max())
+    if max_length is not None and longest > max_length:
+        raise ValueError(f"a sentence of {longest} words is longer than max_length = {max_length}")
+    counts = torch.bincount(lengths_B.cpu().long(), minlength=(max_length or longest) + 1).double()
+    return counts / counts.sum()
+
+
+def training_pi0(pi: Tensor) -> Tensor:
+    """pi0: flat at the mode's height below the mode, the empirical tail above it (floor 1e-5), renormalised.
+
+    Short sentences are raised to the mode because every longer one is reached by jumping up through them.
+    """
+    mode = int(pi.argmax())
+    pi0 = pi.clamp(min=PI_FLOOR)
+    pi0[1:mode] = pi[mode]
+    pi0[0] = 0.0
+    return pi0 / pi0.sum()
