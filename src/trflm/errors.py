@@ -3,3 +3,7 @@
 
 class InputError(ValueError):
     """Something the user gave us is wrong. The command line prints the message alone and exits with 2."""
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on. The command line prints the message alone and exits with 1."""

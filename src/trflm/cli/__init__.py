@@ -1,5 +1,48 @@
-"""The `trf` command: one module a command, imported only when that command is used, so that `trf --help` stays fast."""
+"""The `trf` command: one module a command. Each parses and prints; none holds mathematics.
+
+Results go to stdout, progress and warnings to stderr. Exit status: 0 done, 2 wrong use or bad input, 1 anything else,
+130 interrupted. torch is imported by the commands that need it, when they need it, so that `trf --help` stays fast.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+import tyro
+
+from trflm.cli.explain import explain
+from trflm.cli.score import score
+from trflm.cli.train import train
+from trflm.errors import InputError, TrainingError
+
+COMMANDS: dict[str, Callable[..., None]] = {"train": train, "score": score, "explain": explain}
 
 
-def main() -> None:
-    raise SystemExit(0)
+def main() -> NoReturn:
+    """Run one command of `sys.argv`, and end the process with its exit status."""
+    try:
+        tyro.extras.subcommand_cli_from_dict(
+            COMMANDS,
+            prog="trf",
+            description="Whole-sentence random field language models: train them, score with them, look into them.",
+            config=(tyro.conf.FlagCreatePairsOff, tyro.conf.UseAppendAction),
+        )
+        sys.stdout.flush()
+    except InputError as error:
+        sys.exit(complain(error, 2))
+    except TrainingError as error:
+        sys.exit(complain(error, 1))
+    except BrokenPipeError:  # the reader of our output has gone, as with `trf score ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except MemoryError:
+        sys.exit(complain("out of memory; use a smaller batch or shorter sentences", 1))
+    except KeyboardInterrupt:
+        sys.exit(complain("interrupted", 130))
+    sys.exit(0)
+
+
+def complain(error: object, status: int) -> int:
+    print(f"trf: {error}", file=sys.stderr)
+    return status

@@ -70,6 +70,10 @@ class Batch:
         """[N] -> [B]: the sum of a per-word quantity over each sentence."""
         return value_N.new_zeros(len(self)).index_add(0, self.sentence_N, value_N)
 
+    def long(self) -> "Batch":
+        """The same sentences with ids in int64, as torch's indexing wants them."""
+        return Batch(self.ids_N.long(), self.lengths_B.long())
+
     def to(self, device: torch.device | str) -> "Batch":
         return Batch(self.ids_N.to(device), self.lengths_B.to(device))
 

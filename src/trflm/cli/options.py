@@ -1,0 +1,24 @@
+"""What several commands share: their common arguments and setting up torch."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+Model = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL", help="A run or model directory.")]
+Text = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[TEXT]", help="One sentence a line; - is stdin.")]
+Threads = Annotated[int, tyro.conf.arg(metavar="N", help="CPU threads; 0 leaves the choice to torch.")]
+Quiet = Annotated[bool, tyro.conf.arg(help="Print results only.")]
+
+
+def set_up(threads: int) -> None:
+    """Before the first use of torch."""
+    from trflm.memory import keep_freed_memory
+
+    keep_freed_memory()
+    if threads:
+        os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+        import torch
+
+        torch.set_num_threads(threads)

@@ -1,0 +1,170 @@
+"""Recipes: TOML files read into typed, frozen dataclasses. An unknown or mistyped key is an error that names the nearest one.
+
+A section that can hold several kinds of thing says which by `kind = "..."`; the kinds and their keys are the dataclasses
+listed here.
+"""
+
+import dataclasses
+import difflib
+import tomllib
+import types
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from trflm.errors import InputError
+from trflm.learning.nce import NCEConfig
+from trflm.potentials.cnn import CNNConfig
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """[data]: the text and the vocabulary."""
+
+    train: str = ""
+    valid: str = ""  # dev text; none if empty
+    vocab: str = ""  # a word list; if empty the vocabulary is made from train
+    vocab_size: int = 0  # keep the most frequent words, <unk> included; 0: all
+    min_count: int = 1  # keep words seen at least so often
+    max_length: int = 0  # longer sentences are left out of training; 0: the longest there is
+
+    def __post_init__(self) -> None:
+        if not self.train:
+            raise ValueError("train is missing: give the training text, for instance --set data.train=FILE")
+        if min(self.vocab_size, self.max_length) < 0 or self.min_count < 1:
+            raise ValueError("vocab_size and max_length must not be negative, min_count must be at least 1")
+        if self.vocab and (self.vocab_size or self.min_count != 1):
+            raise ValueError("vocab is a fixed word list: leave out vocab_size and min_count")
+
+
+@dataclass(frozen=True)
+class CNNModel(CNNConfig):
+    """[model] kind = "cnn": a random field with the paper's CNN potential."""
+
+    kind: Literal["cnn"] = "cnn"
+
+
+@dataclass(frozen=True)
+class NCELearner(NCEConfig):
+    """[learner] kind = "nce"."""
+
+    kind: Literal["nce"] = "nce"
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """[run]: how long, how often, on what."""
+
+    seed: int = 1
+    epochs: int = 10
+    minutes: float = 0.0  # stop after so much training time; 0: no limit
+    checkpoint_seconds: float = 60.0  # write a checkpoint so often, and at the end of every epoch
+    threads: int = 0  # 0: torch's choice
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        if self.seed < 0 or self.epochs < 1 or self.minutes < 0 or self.checkpoint_seconds < 0 or self.threads < 0:
+            raise ValueError("epochs must be at least 1; seed, minutes, checkpoint_seconds and threads must not be negative")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One training run, complete."""
+
+    data: DataConfig
+    model: CNNModel = field(default_factory=CNNModel)
+    learner: NCELearner = field(default_factory=NCELearner)
+    run: RunConfig = field(default_factory=RunConfig)
+
+
+def read_recipe(path: Path | str, overrides: Iterable[str] = ()) -> Recipe:
+    """The recipe of a TOML file, with `section.key=value` overrides applied in order."""
+    try:
+        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte 0x{error.object[error.start]:02x} at offset {error.start} is not UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: not valid TOML: {error}") from error
+    for override in overrides:
+        apply_override(tables, override)
+    return parse(Recipe, tables, where=str(path))
+
+
+def apply_override(tables: dict[str, Any], override: str) -> None:
+    """Set `section.key=value`; the value is read as TOML, or as a plain string if it is not TOML."""
+    name, equals, text = override.partition("=")
+    *sections, key = name.strip().split(".")
+    if not equals or not sections or not key:
+        raise InputError(f"--set {override}: write it as section.key=value, for instance learner.batch=200")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    for section in sections:
+        tables = tables.setdefault(section, {})
+        if not isinstance(tables, dict):
+            raise InputError(f"--set {override}: {section} is a value, not a section")
+    tables[key] = value
+
+
+def parse(kind: Any, value: Any, where: str, name: str = "") -> Any:
+    """`value` as an instance of `kind`: a dataclass (from a table), a union of dataclasses (by their `kind`), a tuple,
+    or a plain type."""
+    if get_origin(kind) in (Union, types.UnionType):
+        return parse(choose(get_args(kind), value, where, name), value, where, name)
+    if dataclasses.is_dataclass(kind):
+        return parse_table(kind, value, where, name)
+    if get_origin(kind) is tuple:
+        if not isinstance(value, list):
+            raise InputError(f"{where}: {name} = {value!r}: expected a list")
+        return tuple(parse(get_args(kind)[0], item, where, f"{name}[{i}]") for i, item in enumerate(value))
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            raise InputError(f"{where}: {name} = {value!r}: expected {' or '.join(map(repr, get_args(kind)))}")
+        return value
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+        raise InputError(f"{where}: {name} = {value!r}: expected {NAMES[kind]}")
+    return value
+
+
+NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a string in quotes"}
+
+
+def parse_table(kind: Any, table: Any, where: str, name: str) -> Any:
+    if not isinstance(table, dict):
+        raise InputError(f"{where}: {name} = {table!r}: expected a section [{name}]")
+    hints = get_type_hints(kind)
+    known = [f.name for f in dataclasses.fields(kind)]
+    for key in table:
+        if key not in known:
+            full = f"{name}.{key}" if name else f"[{key}]"
+            close = difflib.get_close_matches(key, known, n=1, cutoff=0.4)
+            remedy = f"did you mean {close[0]}?" if close else f"the keys here are {', '.join(known)}"
+            raise InputError(f"{where}: {full}: unknown {'key' if name else 'section'}; {remedy}")
+    for f in dataclasses.fields(kind):
+        if f.name not in table and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
+            table = {**table, f.name: {}}  # a required section: its own check says what is missing in it
+    inner = f"{name}." if name else ""
+    values = {key: parse(hints[key], item, where, inner + key) for key, item in table.items()}
+    try:
+        return kind(**values)
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(f"{where}: [{name}] {error}") from error
+
+
+def choose(kinds: tuple[Any, ...], table: Any, where: str, name: str) -> Any:
+    """The dataclass of a union whose `kind` the table names; the first if it names none."""
+    by_kind = {get_args(get_type_hints(kind)["kind"])[0]: kind for kind in kinds}
+    wanted = table.get("kind", next(iter(by_kind))) if isinstance(table, dict) else None
+    if wanted not in by_kind:
+        close = difflib.get_close_matches(str(wanted), by_kind, n=1, cutoff=0.0)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise InputError(f"{where}: {name}.kind = {wanted!r}: expected one of {', '.join(by_kind)}{hint}")
+    return by_kind[wanted]

@@ -1,0 +1,24 @@
+"""What a potential is to the rest of the project. Every potential is an `nn.Module` with these two methods."""
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from trflm.text import Batch
+
+
+class Potential(Protocol):
+    """phi(x; theta), one number a sentence; any finite value is allowed, no normalisation."""
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """phi_B, differentiable in the parameters."""
+        ...
+
+    def contributions(self, batch: Batch) -> Tensor:
+        """[N] a split of phi over the words: `batch.sum_words(contributions) == phi_B`."""
+        ...
+
+    def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
