@@ -26,7 +26,7 @@ def main() -> NoReturn:
             COMMANDS,
             prog="trf",
             description="Whole-sentence random field language models: train them, score with them, look into them.",
-            config=(tyro.conf.FlagCreatePairsOff, tyro.conf.UseAppendAction),
+            config=(tyro.conf.FlagCreatePairsOff,),
         )
         sys.stdout.flush()
     except InputError as error:

@@ -1,0 +1,32 @@
+# make demo, make test, make lint, make bench: each sets up .venv first. Only Python 3.11, make and a C compiler are needed.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint bench clean
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,word2vec]'
+	touch $@
+
+demo: .venv/installed
+	rm -rf demo && mkdir demo
+	$(BIN)/trf train recipes/tiny.toml --out demo/tiny
+	@echo; echo "Natural-log probabilities, a sentence and its scrambled self:"
+	printf 'the farmer sold the horse\nthe sold farmer horse the\n' | $(BIN)/trf score demo/tiny
+	@echo; echo "What each word contributed:"
+	printf 'the farmer sold the horse\nthe sold farmer horse the\n' | $(BIN)/trf explain demo/tiny
+
+test: .venv/installed
+	$(BIN)/python -m pytest -n 2
+
+lint: .venv/installed
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+
+bench: .venv/installed
+	for benchmark in benchmarks/[a-z]*.py; do $(BIN)/python $$benchmark --quick || exit 1; done
+
+clean:
+	rm -rf .venv demo .pytest_cache .ruff_cache

@@ -1,0 +1,123 @@
+"""The command line through real processes: stdout for results, exit codes, no traceback for bad input."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from runs import tiny_recipe, trf
+
+import trflm
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("model")
+    assert trf("train", tiny_recipe(directory), "--out", directory / "run", "--quiet", "--set", "run.epochs=3").returncode == 0
+    return directory / "run"
+
+
+def test_score_prints_one_number_a_line_and_warns_on_stderr(model):
+    done = trf("score", model, stdin="the cat ran\n\nthe zebra ran\n" + "cat " * 9 + "\n")
+    assert done.returncode == 0
+    values = [float(line) for line in done.stdout.splitlines()]
+    expected = trflm.load(model).log_prob(["the cat ran", "the zebra ran", "cat " * 9]).tolist()
+    assert values == pytest.approx(expected, abs=1e-5)
+    assert "1 empty lines skipped" in done.stderr
+    assert "1 of 15 words are not in the vocabulary" in done.stderr
+    assert "1 sentences have a length that training did not have" in done.stderr
+    assert trf("score", model, "--quiet", stdin="\nzebra\n").stderr == ""
+
+
+def test_score_per_word_and_json_add_up(model):
+    text = "the cat ran\na zebra\n"
+    plain = [float(line) for line in trf("score", model, stdin=text).stdout.splitlines()]
+    for line, total, n_words in zip(
+        trf("score", model, "--per-word", stdin=text).stdout.splitlines(), plain, (3, 2), strict=True
+    ):
+        first, *parts = map(float, line.split("\t"))
+        assert len(parts) == n_words + 1
+        assert first == pytest.approx(total, abs=1e-5)
+        assert sum(parts) == pytest.approx(total, abs=1e-4)
+    rows = [json.loads(line) for line in trf("score", model, "--json", "--per-word", stdin=text).stdout.splitlines()]
+    assert [row["log_prob"] for row in rows] == pytest.approx(plain, abs=1e-5)
+    assert rows[1]["words"] == ["a", "<unk>"]
+    assert rows[1]["n_unk"] == 1
+    assert sum(rows[0]["word_scores"]) + rows[0]["rest"] == pytest.approx(plain[0], abs=1e-5)
+
+
+def test_score_reads_files(model, tmp_path):
+    (tmp_path / "t.txt").write_text("the cat ran\n")
+    assert trf("score", model, tmp_path / "t.txt").stdout == trf("score", model, "-", stdin="the cat ran\n").stdout
+
+
+def test_explain_shows_every_word_and_the_total(model):
+    done = trf("explain", model, stdin="the cat ran\n")
+    assert done.returncode == 0
+    head, *rows = done.stdout.splitlines()
+    assert [row.split()[0] for row in rows] == ["the", "cat", "ran"]
+    total = float(trf("score", model, stdin="the cat ran\n").stdout)
+    assert float(head.split()[3]) == pytest.approx(total, abs=1e-3)
+    assert "│" in rows[0]
+
+
+def damaged(model, tmp_path, name, content):
+    copy = tmp_path / "model"
+    copy.mkdir()
+    for file in ("config.json", "vocab.txt", "model.safetensors"):
+        (copy / file).write_bytes((model / file).read_bytes())
+    (copy / name).write_bytes(content)
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("model.safetensors", b"half", "not a model file, or a damaged one"),
+        ("config.json", b"{", "damaged or not ours"),
+        ("config.json", b'{"recipe": {}}', "does not belong to"),
+        ("vocab.txt", b"<unk>\nthe\n", "does not belong to"),
+        ("vocab.txt", b"\xff\n", "is not UTF-8"),
+    ],
+)
+def test_a_damaged_model_gives_one_message(model, tmp_path, name, content, message):
+    done = trf("score", damaged(model, tmp_path, name, content), stdin="the\n")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["score", "nowhere"], "nowhere: there is no such directory"),
+        (["score"], "MODEL"),
+        (["sccore", "x"], "sccore"),
+        (["train", "nowhere.toml", "--out", "x"], "nowhere.toml: cannot be read"),
+        (["train", "nowhere.toml"], "--out"),
+        (["train", "nowhere.toml", "--out", "x", "--sed", "3"], "--sed"),
+    ],
+)
+def test_wrong_use_exits_2_without_traceback(arguments, message, tmp_path):
+    done = trf(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stdout + done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "x").exists()
+
+
+def test_help_and_import_do_not_load_torch():
+    code = "import sys, trflm, trflm.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    done = trf("--help")
+    assert done.returncode == 0
+    assert "train" in done.stdout
+
+
+def test_a_reader_that_leaves_early_is_no_crash(model, tmp_path):
+    (tmp_path / "t.txt").write_text("the cat ran\n" * 20_000)
+    line = f"{sys.executable} -m trflm score {model} {tmp_path}/t.txt | head -1"
+    done = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60, check=False)
+    assert len(done.stdout.splitlines()) == 1
+    assert "Traceback" not in done.stderr

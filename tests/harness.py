@@ -1,0 +1,95 @@
+"""Correctness checks that every implementation goes through. A new potential's or language model's test is three lines.
+
+Tiny problems: V words, lengths up to m, every sentence enumerated.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from trflm.language_model import LanguageModel
+from trflm.potentials.protocol import Potential
+from trflm.sampling.exact import Exact, all_sentences, expected_gradient
+from trflm.text import UNK, Batch, Vocab
+
+
+def rng(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def tiny_vocab(n_words: int) -> Vocab:
+    return Vocab([UNK, *(f"w{i}" for i in range(1, n_words))])
+
+
+def random_batch(n_words: int, lengths: list[int], seed: int = 0) -> Batch:
+    return Batch(torch.randint(n_words, (sum(lengths),), generator=rng(seed)), torch.tensor(lengths))
+
+
+def random_pi(max_length: int, seed: int = 0) -> Tensor:
+    """A length distribution without zeros, entry 0 aside."""
+    weights = torch.rand(max_length + 1, generator=rng(seed), dtype=torch.float64) + 0.2
+    weights[0] = 0
+    return weights / weights.sum()
+
+
+def check_potential(potential: Potential, n_words: int, longest: int) -> None:
+    """A potential in float64: packing does not matter, words add up, every parameter's gradient is that of its phi."""
+    lengths = [*range(1, longest + 1), 1, 3, longest]
+    batch = random_batch(n_words, lengths)
+    phi_B = potential(batch)
+    assert phi_B.shape == (len(batch),)
+    assert torch.isfinite(phi_B).all()
+
+    # A sentence's phi is its own, whatever it is packed with, in whatever order.
+    alone_B = torch.cat([potential(batch.select(torch.tensor([b]))) for b in range(len(batch))])
+    torch.testing.assert_close(phi_B, alone_B, rtol=1e-10, atol=1e-10)
+    order = torch.randperm(len(batch), generator=rng(1))
+    torch.testing.assert_close(potential(batch.select(order)), phi_B[order], rtol=1e-10, atol=1e-10)
+
+    torch.testing.assert_close(batch.sum_words(potential.contributions(batch)), phi_B, rtol=1e-10, atol=1e-10)
+
+    # Directional derivative of a weighted sum of phi, by autograd and by central differences.
+    weight_B = torch.randn(len(batch), generator=rng(2), dtype=torch.float64)
+    parameters = list(potential.parameters())
+    gradients = torch.autograd.grad((weight_B * potential(batch)).sum(), parameters)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        direction = torch.randn(parameter.shape, generator=rng(3), dtype=torch.float64)
+        step = 1e-6
+        with torch.no_grad():
+            parameter.add_(step * direction)
+            above = float((weight_B * potential(batch)).sum())
+            parameter.sub_(2 * step * direction)
+            below = float((weight_B * potential(batch)).sum())
+            parameter.add_(step * direction)
+        expected = float((gradient * direction).sum())
+        assert math.isclose((above - below) / (2 * step), expected, rel_tol=1e-4, abs_tol=1e-6)
+
+
+def check_language_model(lm: LanguageModel, max_length: int) -> None:
+    """Probabilities of all sentences of up to m words sum to one; words add up; strings and batches agree."""
+    batch = all_sentences(len(lm.vocab), max_length)
+    log_prob_S = lm.log_prob(batch)
+    total = float(torch.logsumexp(log_prob_S.double(), 0))
+    assert abs(total) < 1e-5, f"the probabilities sum to {math.exp(total)}"
+    explanation = lm.explain(batch)
+    together = batch.sum_words(explanation.word_N) + explanation.rest_B
+    torch.testing.assert_close(together, log_prob_S, rtol=1e-6, atol=1e-5)
+    some = torch.arange(0, len(batch), max(len(batch) // 20, 1))
+    strings = lm.vocab.sentences(batch.select(some))
+    torch.testing.assert_close(lm.log_prob(strings), log_prob_S[some], rtol=1e-6, atol=1e-5)
+
+
+def check_expected_gradient(potential: Potential, n_words: int, pi: Tensor) -> None:
+    """expected_gradient is sum_x p(l, x) d phi(x): sentence by sentence, the slow way."""
+    parameters = list(potential.parameters())
+    batch = all_sentences(n_words, len(pi) - 1)
+    with torch.no_grad():
+        p_S = Exact.of(potential, n_words, len(pi) - 1).log_prob(pi).exp()
+    slow = [torch.zeros_like(p) for p in parameters]
+    for s in range(len(batch)):
+        one = torch.autograd.grad(potential(batch.select(torch.tensor([s]))).sum(), parameters)
+        for total, gradient in zip(slow, one, strict=True):
+            total += p_S[s] * gradient
+    for fast, expected in zip(expected_gradient(potential, n_words, pi), slow, strict=True):
+        torch.testing.assert_close(fast, expected, rtol=1e-8, atol=1e-10)

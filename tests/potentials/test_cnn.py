@@ -1,0 +1,76 @@
+import pytest
+import torch
+from harness import check_potential, random_batch, rng
+
+from trflm.potentials.cnn import CNN, CNNConfig
+from trflm.potentials.cnn_plain import plain_phi
+
+SMALL = CNNConfig(embedding=6, projection=5, bank_width=4, bank_filters=3, stack_layers=2, stack_filters=4, init=0.5)
+SHAPES = [
+    SMALL,
+    CNNConfig(embedding=3, projection=4, bank_width=1, bank_filters=5, pool_width=1, stack_layers=1, stack_width=1, init=0.5),
+    CNNConfig(embedding=3, projection=2, bank_width=7, bank_filters=2, pool_width=3, stack_width=4, stack_filters=3, init=0.5),
+]
+
+
+@pytest.mark.parametrize("config", SHAPES)
+def test_is_a_potential(config):
+    check_potential(CNN(config, 9, rng()).double(), n_words=9, longest=14)
+
+
+@pytest.mark.parametrize("config", SHAPES)
+def test_equals_padded_convolutions_forward_and_backward(config):
+    """In float64 the two differ by rounding alone (1e-12); a wrong offset or edge differs in the first digit."""
+    cnn = CNN(config, 9, rng()).double()
+    batch = random_batch(9, [*range(1, 25), 1, 1, 2])
+    weight_B = torch.randn(len(batch), generator=rng(5), dtype=torch.float64)
+    ours, plain = cnn(batch), plain_phi(cnn, batch)
+    torch.testing.assert_close(ours, plain, rtol=1e-11, atol=1e-11)
+    parameters = list(cnn.parameters())
+    for mine, theirs in zip(
+        torch.autograd.grad((weight_B * ours).sum(), parameters),
+        torch.autograd.grad((weight_B * plain).sum(), parameters),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-11)
+
+
+def test_paper_size_in_float32_for_every_length():
+    cnn = CNN(CNNConfig(), 50, rng())
+    batch = random_batch(50, list(range(1, 60)))
+    with torch.no_grad():
+        assert float((cnn(batch) - plain_phi(cnn, batch)).abs().max()) < 1e-5
+
+
+def test_has_the_papers_number_of_parameters():
+    """Table 2 says 4.0 M for PTB's 10,000 words."""
+    count = sum(p.numel() for p in CNN(CNNConfig(), 10_000, rng()).parameters())
+    assert count == 10_000 * 256 + (256 + 1) * 128 + 55 * 128 * 128 + 3 * 128 * (1280 + 128 + 128) + 3 * 128 + 128 + 1
+    assert abs(count - 4.08e6) < 0.01e6
+
+
+def test_a_position_sees_seventeen_words():
+    """4 + 3 words to the left and 5 + 1 + 3 to the right, and not one more."""
+    cnn = CNN(CNNConfig(embedding=4, projection=8, bank_filters=8, stack_filters=8, init=0.5), 30, rng()).double()
+    batch = random_batch(30, [40])
+    with torch.no_grad():
+        before = cnn.contributions(batch)
+        reached = set()
+        for place in range(40):
+            other = batch.ids_N.clone()
+            other[place] = (other[place] + 1) % 30
+            after = cnn.contributions(type(batch)(other, batch.lengths_B))
+            if abs(float(after[20] - before[20])) > 1e-14:
+                reached.add(place - 20)
+    assert reached == set(range(-7, 10))
+
+
+def test_same_seed_same_parameters():
+    one, two = CNN(SMALL, 9, rng(3)), CNN(SMALL, 9, rng(3))
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("wrong", [{"bank_width": 0}, {"stack_layers": 0}, {"init": 0.0}])
+def test_impossible_dimensions_are_refused(wrong):
+    with pytest.raises(ValueError, match="must be"):
+        CNNConfig(**wrong)

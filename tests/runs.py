@@ -1,0 +1,49 @@
+"""Running the real `trf` command in tests."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SUBJECTS = [f"{a} {b}" for a in ("the", "a") for b in ("cat", "dog", "bird")]
+TINY_TEXT = "".join(f"{subject} {verb}\n{verb} {subject}\n{verb}\n" for subject in SUBJECTS for verb in ("ran", "sat"))
+TINY_RECIPE = """
+[data]
+train = "{text}"
+valid = "{text}"
+[model]
+embedding = 6
+projection = 6
+bank_width = 3
+bank_filters = 6
+stack_layers = 2
+stack_filters = 6
+init = 0.3
+[learner]
+batch = 6
+[run]
+epochs = 20
+checkpoint_seconds = 0
+threads = 1
+"""
+
+
+def trf(*arguments: object, stdin: str = "", **options) -> subprocess.CompletedProcess[str]:
+    """`trf` in a process of its own, as a user has it."""
+    words = [sys.executable, "-m", "trflm", *map(str, arguments)]
+    return subprocess.run(words, check=False, input=stdin, capture_output=True, text=True, timeout=300, **options)
+
+
+def tiny_recipe(directory: Path) -> Path:
+    (directory / "text.txt").write_text(TINY_TEXT)
+    path = directory / "tiny.toml"
+    path.write_text(TINY_RECIPE.format(text=directory / "text.txt"))
+    return path
+
+
+def metrics(run: Path) -> list[dict]:
+    """metrics.jsonl without the one thing that may differ between equal runs: the time."""
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for row in rows:
+        del row["seconds"]
+    return rows

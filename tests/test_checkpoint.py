@@ -1,0 +1,95 @@
+import json
+
+import pytest
+import safetensors.torch
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trflm.checkpoint import FORMAT, NOTE, fill, load_state, save_state, strip, write_atomically
+from trflm.errors import InputError, TrainingError
+
+leaves = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(max_size=5)
+nested = st.recursive(
+    leaves, lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=3) | st.integers(), x, max_size=3)
+)
+
+
+@given(nested)
+def test_strip_and_fill_are_inverse(value):
+    tensors = {}
+    assert fill(json.loads(json.dumps(strip(value, "", tensors))), tensors) == value
+
+
+def test_optimiser_state_comes_back_bit_for_bit(tmp_path):
+    parameter = torch.nn.Parameter(torch.randn(5, generator=torch.Generator().manual_seed(0)))
+    optimiser = torch.optim.Adam([parameter], lr=0.1)
+    parameter.square().sum().backward()
+    optimiser.step()
+    save_state(tmp_path / "s", {"optimiser": optimiser.state_dict(), "x": torch.arange(3, dtype=torch.float64)}, step=3)
+    state, note = load_state(tmp_path / "s")
+    assert note == {"format": FORMAT, "step": 3}
+    assert torch.equal(state["x"], torch.arange(3, dtype=torch.float64))
+    for name, value in optimiser.state_dict()["state"][0].items():
+        assert torch.equal(state["optimiser"]["state"][0][name], value)
+    other = torch.optim.Adam([parameter], lr=0.5)
+    other.load_state_dict(state["optimiser"])
+    assert other.param_groups[0]["lr"] == 0.1
+
+
+def test_what_cannot_be_saved_is_refused_and_nothing_is_written(tmp_path):
+    with pytest.raises(TypeError, match="/f: a function cannot be saved"):
+        save_state(tmp_path / "s", {"f": fill})
+    assert list(tmp_path.iterdir()) == []
+
+
+def written(tmp_path, **note):
+    path = tmp_path / "model.safetensors"
+    save_state(path, {"w": torch.zeros(100)}, **note)
+    return path
+
+
+def test_truncated_anywhere(tmp_path):
+    path = written(tmp_path)
+    whole = path.read_bytes()
+    for size in (0, 4, 50, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(InputError, match=r"model\.safetensors: not a model file, or a damaged one"):
+            load_state(path)
+
+
+def test_foreign_newer_and_missing(tmp_path):
+    path = tmp_path / "f"
+    path.write_bytes(safetensors.torch.save({"w": torch.zeros(2)}))
+    with pytest.raises(InputError, match="not one of trflm's"):
+        load_state(path)
+    path.write_bytes(safetensors.torch.save({"w": torch.zeros(2)}, {NOTE: json.dumps({"format": FORMAT + 1, "state": []})}))
+    with pytest.raises(InputError, match=f"file format {FORMAT + 1} is newer than this trflm reads .* upgrade"):
+        load_state(path)
+    for note in ("[]", "{}", '{"format": "x", "state": 1}', "not json"):
+        path.write_bytes(safetensors.torch.save({"w": torch.zeros(2)}, {NOTE: note}))
+        with pytest.raises(InputError, match="damaged"):
+            load_state(path)
+    path.write_bytes(b"\x80\x04pickle says hello")
+    with pytest.raises(InputError, match="not a model file"):
+        load_state(path)
+    with pytest.raises(InputError, match="there is no such file"):
+        load_state(tmp_path / "none")
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_refused_with_a_message(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("any") / "f"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="/f:"):
+        load_state(path)
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "f"
+    write_atomically(path, b"old")
+    monkeypatch.setattr("os.fsync", lambda handle: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(TrainingError, match=r"No space left on device; the f written before is intact\. Free some space"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["f"]

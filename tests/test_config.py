@@ -1,0 +1,82 @@
+import dataclasses
+
+import pytest
+
+from trflm.config import parse, read_recipe
+from trflm.errors import InputError
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    def write(text: str):
+        path = tmp_path / "r.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+GOOD = '[data]\ntrain = "t.txt"\n[model]\nkind = "cnn"\nembedding = 8\n[learner]\nlr = 1\n'
+
+
+def test_values_defaults_and_overrides(recipe):
+    r = read_recipe(recipe(GOOD), ["learner.batch=7", "data.train=other file.txt", "run.minutes=1.5"])
+    assert (r.model.embedding, r.model.projection) == (8, 128)
+    assert (r.learner.batch, r.learner.lr) == (7, 1.0)
+    assert isinstance(r.learner.lr, float)
+    assert r.data.train == "other file.txt"
+    assert r.run.minutes == 1.5
+
+
+def test_a_saved_recipe_reads_back_the_same(recipe):
+    r = read_recipe(recipe(GOOD))
+    assert parse(type(r), dataclasses.asdict(r), where="config.json") == r
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (GOOD + "btach = 3\n", r"r\.toml: learner\.btach: unknown key; did you mean batch\?"),
+        (GOOD + "[lerner]\n", r"r\.toml: \[lerner\]: unknown section; did you mean learner\?"),
+        (GOOD + 'batch = "many"\n', r"r\.toml: learner\.batch = 'many': expected a whole number"),
+        (GOOD + "batch = 1.5\n", r"learner\.batch = 1\.5: expected a whole number"),
+        (GOOD + "batch = true\n", r"learner\.batch = True: expected a whole number"),
+        (GOOD + "batch = 0\n", r"r\.toml: \[learner\] batch and noise_ratio must be at least 1"),
+        (GOOD + 'kind = "nec"\n', r"learner\.kind = 'nec': expected 'nce'"),
+        ("[data]\n", r"r\.toml: \[data\] train is missing"),
+        ("", r"r\.toml: \[data\] train is missing"),
+        ("data = 3\n", r"data = 3: expected a section \[data\]"),
+        ("[data\n", r"r\.toml: not valid TOML: .*line 1"),
+    ],
+)
+def test_mistakes_are_named(recipe, text, message):
+    with pytest.raises(InputError, match=message):
+        read_recipe(recipe(text))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("learner.bach=3", "did you mean batch"),
+        ("batch=3", "write it as section.key=value"),
+        ("learner.batch", "write it as section.key=value"),
+        ("learner.batch.size=3", "expected a whole number"),
+    ],
+)
+def test_bad_overrides_are_named(recipe, override, message):
+    with pytest.raises(InputError, match=message):
+        read_recipe(recipe(GOOD), [override])
+
+
+def test_a_missing_recipe_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"none\.toml: cannot be read"):
+        read_recipe(tmp_path / "none.toml")
+
+
+def test_the_recipes_of_the_project_are_valid():
+    from pathlib import Path
+
+    paths = list((Path(__file__).parents[1] / "recipes").rglob("*.toml"))
+    assert paths
+    for path in paths:
+        read_recipe(path)
