@@ -57,5 +57,5 @@ def read_corpus(path: Path | str, vocab: Vocab, max_length: int | None = None) -
         raise InputError(f"{path}: there is no sentence to read{why}")
     ids_N = torch.from_numpy(np.frombuffer(ids, np.int32))  # shares the array's memory
     lengths_B = torch.from_numpy(np.frombuffer(lengths, np.int32).astype(np.int64))
-    unknown = int((ids_N == 0).sum())
+    unknown = len(ids_N) - int(torch.count_nonzero(ids_N))
     return Corpus(str(path), Batch(ids_N, lengths_B), empty, too_long, unknown)
