@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from trflm.language_model import LanguageModel
+from trflm.lms.proposal import Proposal
 from trflm.potentials.protocol import Potential
 from trflm.sampling.exact import Exact, all_sentences, expected_gradient
 from trflm.text import UNK, Batch, Vocab
@@ -48,6 +49,8 @@ def check_potential(potential: Potential, n_words: int, longest: int) -> None:
     torch.testing.assert_close(potential(batch.select(order)), phi_B[order], rtol=1e-10, atol=1e-10)
 
     torch.testing.assert_close(batch.sum_words(potential.contributions(batch)), phi_B, rtol=1e-10, atol=1e-10)
+    repeated = batch.select(torch.arange(len(batch)).repeat(3))
+    torch.testing.assert_close(potential.score(repeated), phi_B.repeat(3), rtol=1e-10, atol=1e-10)
 
     # Directional derivative of a weighted sum of phi, by autograd and by central differences.
     weight_B = torch.randn(len(batch), generator=rng(2), dtype=torch.float64)
@@ -93,3 +96,44 @@ def check_expected_gradient(potential: Potential, n_words: int, pi: Tensor) -> N
             total += p_S[s] * gradient
     for fast, expected in zip(expected_gradient(potential, n_words, pi), slow, strict=True):
         torch.testing.assert_close(fast, expected, rtol=1e-8, atol=1e-10)
+
+
+def sentence_numbers(batch: Batch, n_words: int) -> Tensor:
+    """[B] the row of each sentence in all_sentences: those of length l start after V + ... + V^(l-1), in counting order."""
+    value_N = batch.ids_N * n_words**batch.remaining_N
+    first = torch.tensor([sum(n_words**k for k in range(1, length)) for length in range(int(batch.lengths_B.max()) + 1)])
+    return first[batch.lengths_B] + torch.zeros(len(batch), dtype=torch.int64).index_add(0, batch.sentence_N, value_N)
+
+
+def check_proposal(proposal: Proposal, n_words: int, max_length: int) -> None:
+    """log_q sums to one for every length; what propose draws has the density it says, and the right frequencies."""
+    batch = all_sentences(n_words, max_length)
+    log_q_S = proposal.log_q(batch).detach()
+    for length in range(1, max_length + 1):
+        total = float(torch.logsumexp(log_q_S[batch.lengths_B == length], 0))
+        assert abs(total) < 1e-6, f"length {length} sums to {math.exp(total)}"
+
+    # Whole sentences drawn span by span: the density returned is log_q, the words are those it belongs to.
+    n, length = 4000, max_length
+    lengths = torch.full((n,), length)
+    first = length // 2
+    draws = torch.full((n, 2, first), -1)
+    one = proposal.propose(rng(1), proposal.start(n), draws, torch.full((n,), first), lengths)
+    pick = torch.arange(n) % 2
+    rest = torch.full((n, 1, length - first), -1)
+    two = proposal.propose(rng(2), one.state_after(pick), rest, lengths - first, lengths - first)
+    words = torch.cat([one.words_CMs[torch.arange(n), pick], two.words_CMs[:, 0]], 1)
+    drawn = Batch(words.flatten(), lengths)
+    log_q = one.log_q_CM[torch.arange(n), pick] + two.log_q_CM[:, 0]
+    torch.testing.assert_close(log_q, proposal.log_q(drawn).detach(), rtol=1e-6, atol=1e-6)
+
+    # The same words given instead of drawn, after the same first half read at once.
+    prefix = Batch(words[:, :first].flatten(), torch.full((n,), first))
+    given = proposal.propose(rng(3), proposal.after(prefix, lengths), words[:, None, first:], lengths - first, lengths - first)
+    assert torch.equal(given.words_CMs[:, 0], words[:, first:])
+    torch.testing.assert_close(given.log_q_CM[:, 0], two.log_q_CM[:, 0], rtol=1e-6, atol=1e-6)
+
+    # 4000 draws of a share p have a standard error of at most 0.008: five of them.
+    shares = torch.bincount(sentence_numbers(drawn, n_words), minlength=len(batch)) / n
+    expected = log_q_S.exp() * (batch.lengths_B == length)
+    assert float((shares - expected).abs().max()) < 0.04

@@ -64,7 +64,7 @@ class TRF(nn.Module):
     def phi(self, batch: Batch) -> Tensor:
         """[B] the potential for scoring: float64, no gradient, in parts that bound the memory."""
         with torch.no_grad():
-            return torch.cat([self.potential(part).double() for part in in_parts(batch)])
+            return torch.cat([self.potential.score(part).double() for part in in_parts(batch)])
 
     def log_prob(self, sentences: Batch | Sequence[str]) -> Tensor:
         """[B] log p(l, x), float64."""

@@ -20,6 +20,9 @@ class UnigramPotential(nn.Module):
     def contributions(self, batch: Batch) -> torch.Tensor:
         return self.weight_V[batch.ids_N]
 
+    def score(self, batch: Batch) -> torch.Tensor:
+        return self(batch).detach()
+
     def forward(self, batch: Batch) -> torch.Tensor:
         return batch.sum_words(self.contributions(batch))
 

@@ -79,6 +79,12 @@ class CNN(nn.Module):
         """phi_B."""
         return batch.sum_words(self.contributions(batch))
 
+    def score(self, batch: Batch) -> Tensor:
+        """phi_B without gradient, each distinct window computed once."""
+        from trflm.potentials import cnn_windows  # it imports this file
+
+        return batch.sum_words(cnn_windows.contributions(self, batch))
+
     def contributions(self, batch: Batch) -> Tensor:
         """[N] what each position adds to phi; c is shared equally by the words of the sentence."""
         edges = Edges(batch)

@@ -1,4 +1,4 @@
-"""What a potential is to the rest of the project. Every potential is an `nn.Module` with these two methods."""
+"""What a potential is to the rest of the project. Every potential is an `nn.Module` with these methods."""
 
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -17,6 +17,10 @@ class Potential(Protocol):
 
     def contributions(self, batch: Batch) -> Tensor:
         """[N] a split of phi over the words: `batch.sum_words(contributions) == phi_B`."""
+        ...
+
+    def score(self, batch: Batch) -> Tensor:
+        """phi_B without gradient, by the quickest exact way."""
         ...
 
     def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]: ...

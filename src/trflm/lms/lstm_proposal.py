@@ -1,0 +1,122 @@
+"""The proposal of the paper: an LSTM with one layer of 250 units, q(x_i | x_<i), with a choice of output layers.
+
+It may also see how many words are still to come: the length is fixed in a move, and for a jump it is the greater of the
+two lengths, so g stays one well-defined distribution and every kernel stays exact.
+
+Shapes: C chains, M trials, s words a span, T = C*M trials in all, R distinct prefixes, H units.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trflm.lms.proposal import Span
+from trflm.lms.softmax import ClassSoftmax, FullSoftmax
+from trflm.text import Batch
+
+FARTHEST = 31  # more words to come than this look alike
+
+
+@dataclass(frozen=True)
+class LSTMProposalConfig:
+    units: int = 250
+    classes: int = 100  # of the class-factored output; 0: a full softmax
+    sees_remaining: bool = True  # whether the LSTM is told how many words are still to come
+    init: float = 0.1  # parameters start uniform in +-init
+
+    def __post_init__(self) -> None:
+        if self.units < 1 or self.classes < 0 or not self.init > 0:
+            raise ValueError("units must be at least 1, classes must not be negative, init must be positive")
+
+
+@dataclass(frozen=True)
+class LSTMState:
+    """h and c after all words but the last, and the last word: what comes next depends on these alone."""
+
+    h_RH: Tensor
+    c_RH: Tensor
+    last_R: Tensor
+
+    def select(self, index: Tensor) -> "LSTMState":
+        return LSTMState(self.h_RH[index], self.c_RH[index], self.last_R[index])
+
+
+class LSTMProposal(nn.Module):
+    def __init__(
+        self, config: LSTMProposalConfig, n_words: int, class_V: Tensor | None = None, rng: torch.Generator | None = None
+    ) -> None:
+        super().__init__()
+        self.config, self.n_words, H = config, n_words, config.units
+        self.embedding = nn.Parameter(torch.empty(n_words + 1, H))  # the last is the beginning of a sentence
+        self.remaining = nn.Parameter(torch.empty(FARTHEST + 1, H)) if config.sees_remaining else None
+        self.lstm = nn.LSTM(H, H, batch_first=True)
+        self.output = FullSoftmax(H, n_words) if class_V is None else ClassSoftmax(H, class_V)
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -config.init, config.init, generator=rng)
+
+    def start(self, n: int) -> LSTMState:
+        zeros = self.embedding.new_zeros(n, self.config.units)
+        return LSTMState(zeros, zeros, torch.full((n,), self.n_words, device=zeros.device))
+
+    def after(self, prefix: Batch, length_C: Tensor) -> LSTMState:
+        with torch.no_grad():
+            _, (h_1CH, c_1CH) = self._run(prefix, length_C)
+        ends_C = prefix.starts_B + prefix.lengths_B - 1
+        return LSTMState(h_1CH[0], c_1CH[0], prefix.ids_N[ends_C])
+
+    def log_q(self, batch: Batch) -> Tensor:
+        return batch.sum_words(self.word_log_q(batch).double())
+
+    def word_log_q(self, batch: Batch) -> Tensor:
+        """[N] log q(x_i | x_<i), differentiable."""
+        h_packed, _ = self._run(batch, batch.lengths_B)
+        h_BLH, _ = nn.utils.rnn.pad_packed_sequence(h_packed, batch_first=True)
+        return self.output.log_prob(h_BLH[batch.sentence_N, batch.position_N], batch.ids_N)
+
+    @torch.no_grad()
+    def propose(self, rng: torch.Generator, state: LSTMState, given_CMs: Tensor, span_C: Tensor, remaining_C: Tensor) -> Span:
+        """Each distinct prefix is computed once: the M first words of a chain come from one distribution."""
+        C, M, s = given_CMs.shape
+        row_T = torch.arange(C, device=given_CMs.device).repeat_interleave(M)
+        span_T, given_Ts = span_C.repeat_interleave(M), given_CMs.reshape(C * M, s)
+        words_Ts = torch.zeros_like(given_Ts)
+        log_q_T = torch.zeros(C * M, dtype=torch.float64, device=given_CMs.device)
+        remaining_R = remaining_C
+        for t in range(s):
+            active = (span_T > t).nonzero().squeeze(1)
+            if not len(active):
+                break
+            rows, row_active = torch.unique(row_T[active], return_inverse=True)
+            state, remaining_R = state.select(rows), remaining_R[rows]
+            h_RH, c_RH = self._step(state, remaining_R)
+            word_active, log_prob_active = self.output.choose(h_RH, row_active, given_Ts[active, t], rng)
+            words_Ts[active, t] = word_active
+            log_q_T[active] += log_prob_active.double()
+            children, row_active = torch.unique(row_active * self.n_words + word_active, return_inverse=True)
+            parent_R = children // self.n_words
+            state = LSTMState(h_RH[parent_R], c_RH[parent_R], children % self.n_words)
+            remaining_R = remaining_R[parent_R] - 1
+            row_T = torch.zeros_like(row_T)
+            row_T[active] = row_active
+        return Span(words_Ts.view(C, M, s), log_q_T.view(C, M), state, row_T.view(C, M))
+
+    def _input(self, last: Tensor, remaining: Tensor) -> Tensor:
+        embedded = F.embedding(last, self.embedding)
+        if self.remaining is None:
+            return embedded
+        return embedded + F.embedding(remaining.clamp(max=FARTHEST), self.remaining)
+
+    def _step(self, state: LSTMState, remaining_R: Tensor) -> tuple[Tensor, Tensor]:
+        w_ih, w_hh, b_ih, b_hh = self.lstm.all_weights[0]
+        return torch.lstm_cell(self._input(state.last_R, remaining_R), (state.h_RH, state.c_RH), w_ih, w_hh, b_ih, b_hh)
+
+    def _run(self, batch: Batch, length_B: Tensor):
+        """The LSTM over whole sentences: at position i it has seen the beginning and x_1..x_{i-1}."""
+        last_N = torch.where(batch.position_N == 0, self.n_words, batch.ids_N.roll(1))
+        input_NH = self._input(last_N, length_B[batch.sentence_N] - batch.position_N)
+        padded = input_NH.new_zeros(len(batch), int(batch.lengths_B.max()), input_NH.shape[1])
+        padded = padded.index_put((batch.sentence_N, batch.position_N), input_NH)
+        packed = nn.utils.rnn.pack_padded_sequence(padded, batch.lengths_B.cpu(), batch_first=True, enforce_sorted=False)
+        return self.lstm(packed)

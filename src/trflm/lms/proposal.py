@@ -1,0 +1,57 @@
+"""The auxiliary distribution q(l, x; mu) = pi0_l prod_i q(x_i | x_<i), as the sampler uses it: g(u | x^h) on spans of words.
+
+Shapes: C chains, M trials a chain, s words a span, H units. A trial's words are drawn where `given_CMs` is -1 and taken
+from it elsewhere, so that one call both proposes and scores.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from trflm.text import Batch
+
+DRAW = -1
+
+
+@dataclass(frozen=True)
+class Span:
+    """Proposed words and their density."""
+
+    words_CMs: Tensor  # entries beyond a span's length are 0
+    log_q_CM: Tensor  # log g(u | words before), float64
+    _states: Any
+    _row_CM: Tensor  # the state after each trial
+
+    def state_after(self, trial_C: Tensor) -> Any:
+        """The state of each chain if it goes on with this trial."""
+        row_C = self._row_CM.gather(1, trial_C[:, None]).squeeze(1)
+        return self._states.select(row_C)
+
+
+class Proposal(Protocol):
+    """g(u | words before). A state is whatever the proposal remembers of the words before; it has `select(index)`."""
+
+    def start(self, n: int) -> Any:
+        """The state before the first word, for n sentences."""
+        ...
+
+    def after(self, prefix: Batch, length_C: Tensor) -> Any:
+        """The state after these words, for sentences that will have `length_C` words in all."""
+        ...
+
+    def propose(self, rng: torch.Generator, state: Any, given_CMs: Tensor, span_C: Tensor, remaining_C: Tensor) -> Span:
+        """The next `span_C` words of each chain, M times over; `remaining_C` words are still to come, the span included."""
+        ...
+
+    def log_q(self, batch: Batch) -> Tensor:
+        """[B] sum_i log q(x_i | x_<i): the words of whole sentences, the length given. Differentiable in mu."""
+        ...
+
+
+def draw(log_prob_TK: Tensor, rng: torch.Generator) -> Tensor:
+    """[T] one index from each row of log-probabilities."""
+    cdf_TK = log_prob_TK.double().exp().cumsum(1)
+    level_T = torch.rand(len(cdf_TK), generator=rng, dtype=torch.float64).to(cdf_TK.device) * cdf_TK[:, -1]
+    return torch.searchsorted(cdf_TK, level_T[:, None], right=True).squeeze(1).clamp(max=cdf_TK.shape[1] - 1)

@@ -1,0 +1,132 @@
+"""The output layer of the proposal LSTM: p(word | h), over the whole vocabulary or in two steps, class then word.
+
+    full:   p(v | h) = softmax_v(W h + b)
+    class:  p(v | h) = softmax_c(A h + d)[c(v)] * softmax_{v' in c(v)}(W h + b)[v]
+
+With about sqrt(V) classes a draw costs two small softmaxes instead of one over V.
+
+Shapes: R rows of h, T trials (each on a row), K classes, V words, H units.
+"""
+
+import math
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trflm.lms.proposal import DRAW, draw
+
+
+class Output(Protocol):
+    def log_prob(self, h_RH: Tensor, word_R: Tensor) -> Tensor:
+        """[R] log p(word | h), differentiable."""
+        ...
+
+    def choose(self, h_RH: Tensor, row_T: Tensor, given_T: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+        """(word_T, log_prob_T): a word for each trial from the distribution of its row, or the word that is given."""
+        ...
+
+
+class FullSoftmax(nn.Module):
+    def __init__(self, n_units: int, n_words: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(n_words, n_units))
+        self.bias = nn.Parameter(torch.empty(n_words))
+
+    def log_prob(self, h_RH: Tensor, word_R: Tensor) -> Tensor:
+        return -F.cross_entropy(F.linear(h_RH, self.weight, self.bias), word_R, reduction="none")
+
+    def choose(self, h_RH: Tensor, row_T: Tensor, given_T: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+        log_prob_RV = F.linear(h_RH, self.weight, self.bias).log_softmax(1)
+        word_T = choose_or_take(log_prob_RV, row_T, given_T, rng)
+        return word_T, log_prob_RV[row_T, word_T]
+
+
+class ClassSoftmax(nn.Module):
+    """Words are stored by class, so that a class is a slice of the weights."""
+
+    class_V: Tensor  # the class of each word
+    place_V: Tensor  # where each word stands in the order by class
+    word_V: Tensor  # the word at each place
+
+    def __init__(self, n_units: int, class_V: Tensor) -> None:
+        super().__init__()
+        sizes_K = torch.bincount(class_V)
+        if int(sizes_K.min()) == 0:
+            raise ValueError(f"class {int(sizes_K.argmin())} has no word; number the classes without gaps")
+        word_V = torch.argsort(class_V, stable=True)
+        self.register_buffer("class_V", class_V)
+        self.register_buffer("word_V", word_V)
+        self.register_buffer("place_V", torch.argsort(word_V))
+        self.sizes = sizes_K.tolist()
+        self.starts = (sizes_K.cumsum(0) - sizes_K).tolist()
+        self.class_weight = nn.Parameter(torch.empty(len(self.sizes), n_units))
+        self.class_bias = nn.Parameter(torch.empty(len(self.sizes)))
+        self.weight = nn.Parameter(torch.empty(len(class_V), n_units))
+        self.bias = nn.Parameter(torch.empty(len(class_V)))
+
+    def log_prob(self, h_RH: Tensor, word_R: Tensor) -> Tensor:
+        class_R = self.class_V[word_R]
+        of_class_R = -F.cross_entropy(F.linear(h_RH, self.class_weight, self.class_bias), class_R, reduction="none")
+        order_R, counts = self._by_class(class_R)
+        parts = []
+        for number, h_rH, word_r in zip(
+            range(len(counts)), h_RH[order_R].split(counts), word_R[order_R].split(counts), strict=True
+        ):
+            if counts[number]:
+                first, stop = self._slice(number)
+                logits = F.linear(h_rH, self.weight[first:stop], self.bias[first:stop])
+                parts.append(-F.cross_entropy(logits, self.place_V[word_r] - first, reduction="none"))
+        return of_class_R + torch.cat(parts)[torch.argsort(order_R)]
+
+    def choose(self, h_RH: Tensor, row_T: Tensor, given_T: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+        of_class_RK = F.linear(h_RH, self.class_weight, self.class_bias).log_softmax(1)
+        given_class_T = torch.where(given_T == DRAW, DRAW, self.class_V[given_T.clamp(min=0)])
+        class_T = choose_or_take(of_class_RK, row_T, given_class_T, rng)
+
+        order_T, counts = self._by_class(class_T)
+        h_TH = h_RH[row_T[order_T]]
+        logits_TW = h_TH.new_full((len(row_T), max(self.sizes)), -math.inf)
+        at = 0
+        for number, count in enumerate(counts):
+            if count:
+                first, stop = self._slice(number)
+                torch.addmm(
+                    self.bias[first:stop], h_TH[at : at + count], self.weight[first:stop].t(),
+                    out=logits_TW[at : at + count, : stop - first],
+                )  # fmt: skip
+                at += count
+        log_prob_TW = logits_TW.log_softmax(1)
+        starts_T = torch.tensor(self.starts, device=row_T.device)[class_T[order_T]]
+        given_order_T = given_T[order_T]
+        given_place_T = torch.where(given_order_T == DRAW, DRAW, self.place_V[given_order_T.clamp(min=0)] - starts_T)
+        every_T = torch.arange(len(row_T), device=row_T.device)
+        place_T = choose_or_take(log_prob_TW, every_T, given_place_T, rng)
+        back_T = torch.argsort(order_T)
+        word_T = self.word_V[starts_T + place_T][back_T]
+        return word_T, of_class_RK[row_T, class_T] + log_prob_TW[every_T, place_T][back_T]
+
+    def _slice(self, number: int) -> tuple[int, int]:
+        return self.starts[number], self.starts[number] + self.sizes[number]
+
+    def _by_class(self, class_T: Tensor) -> tuple[Tensor, list[int]]:
+        """The order that sorts by class, and how many there are of each."""
+        return torch.argsort(class_T, stable=True), torch.bincount(class_T, minlength=len(self.sizes)).tolist()
+
+
+def choose_or_take(log_prob_RK: Tensor, row_T: Tensor, given_T: Tensor, rng: torch.Generator) -> Tensor:
+    """[T] an index drawn from the row of each trial, or the one that is given."""
+    drawn = (given_T == DRAW).nonzero().squeeze(1)
+    choice_T = given_T.clone()
+    choice_T[drawn] = draw(log_prob_RK[row_T[drawn]], rng)
+    return choice_T
+
+
+def frequency_classes(count_V: Tensor, n_classes: int) -> Tensor:
+    """[V] classes of equal size, the most frequent words in the first: what a proposal needs is speed, not meaning."""
+    order_V = torch.argsort(count_V, descending=True, stable=True)
+    n_words = len(count_V)
+    class_V = torch.empty(n_words, dtype=torch.int64)
+    class_V[order_V] = torch.arange(n_words) * min(n_classes, n_words) // n_words
+    return class_V

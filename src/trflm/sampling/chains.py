@@ -1,0 +1,52 @@
+"""Markov chains over sentences of all lengths, and the distribution they are to sample.
+
+    p(l, x; theta, zeta) = pi0_l exp(phi(x)) / (Z_1 exp(zeta_l))        (eq:model_all_zeta)
+
+Only ratios are ever used, so log Z_1 is left out.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trflm.text import Batch
+from trflm.trf import TRF
+
+
+class Target:
+    """log p(l, x) up to the constant -log Z_1."""
+
+    def __init__(self, trf: TRF, pi0: Tensor) -> None:
+        self.trf = trf
+        self.log_pi0 = pi0.to(trf.zeta).log()
+
+    @property
+    def max_length(self) -> int:
+        return len(self.log_pi0) - 1
+
+    def log_density(self, batch: Batch) -> Tensor:
+        """[B] log pi0_l + phi(x) - zeta_l, float64."""
+        return self.trf.phi(batch) + (self.log_pi0 - self.trf.zeta)[batch.lengths_B]
+
+
+@dataclass(frozen=True)
+class Chains:
+    """The current sentence of each chain, and its log density."""
+
+    batch: Batch
+    log_p_C: Tensor
+
+    @classmethod
+    def at(cls, batch: Batch, target: Target) -> "Chains":
+        return cls(batch, target.log_density(batch))
+
+
+def replace(chains: Chains, changed: Tensor, new: Batch, log_p: Tensor) -> Chains:
+    """The chains numbered `changed` go to the sentences of `new`, the others stay."""
+    if not len(changed):
+        return chains
+    both = Batch(torch.cat([chains.batch.ids_N, new.ids_N]), torch.cat([chains.batch.lengths_B, new.lengths_B]))
+    index_C = torch.arange(len(chains.batch), device=changed.device)
+    index_C[changed] = torch.arange(len(changed), device=changed.device) + len(chains.batch)
+    return Chains(both.select(index_C), torch.cat([chains.log_p_C, log_p])[index_C])

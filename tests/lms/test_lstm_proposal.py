@@ -1,0 +1,55 @@
+import pytest
+import torch
+from harness import all_sentences, check_proposal, random_batch, rng
+
+from trflm.lms.lstm_proposal import LSTMProposal, LSTMProposalConfig
+from trflm.lms.softmax import ClassSoftmax, FullSoftmax, frequency_classes
+
+CLASSES = [None, torch.tensor([1, 0, 1, 2]), torch.tensor([0, 0, 0, 0])]
+
+
+@pytest.mark.parametrize("sees_remaining", [True, False])
+@pytest.mark.parametrize("class_V", CLASSES)
+def test_is_a_proposal(class_V, sees_remaining):
+    config = LSTMProposalConfig(units=6, sees_remaining=sees_remaining, init=1.0)
+    check_proposal(LSTMProposal(config, 4, class_V, rng()).double(), n_words=4, max_length=4)
+
+
+def test_seeing_how_many_words_remain_changes_the_end():
+    """With it q(x_1 | l) differs between lengths; without it, it does not."""
+    for sees, differs in ((True, True), (False, False)):
+        proposal = LSTMProposal(LSTMProposalConfig(units=6, sees_remaining=sees, init=1.0), 3, None, rng()).double()
+        batch = all_sentences(3, 2)
+        q_S = proposal.log_q(batch).exp()
+        alone, in_pairs = q_S[:3], q_S[3:].view(3, 3).sum(1)
+        assert bool((alone - in_pairs).abs().max() > 1e-3) is differs
+
+
+def test_one_class_is_the_full_softmax():
+    full, classed = FullSoftmax(5, 7), ClassSoftmax(5, torch.zeros(7, dtype=torch.int64))
+    for parameter in (*full.parameters(), *classed.parameters()):
+        torch.nn.init.normal_(parameter, generator=rng())
+    classed.load_state_dict({**classed.state_dict(), **full.state_dict()})
+    h, words = torch.randn(20, 5, generator=rng(1)), torch.randint(7, (20,), generator=rng(2))
+    torch.testing.assert_close(full.log_prob(h, words), classed.log_prob(h, words))
+
+
+def test_gradient_reaches_every_parameter():
+    class_V = frequency_classes(torch.arange(12), 3)
+    proposal = LSTMProposal(LSTMProposalConfig(units=4), 12, class_V, rng())
+    proposal.log_q(random_batch(12, [5, 3, 9, 12, 1])).sum().backward()
+    for name, parameter in proposal.named_parameters():
+        assert parameter.grad is not None
+        assert parameter.grad.abs().sum() > 0, name
+
+
+def test_frequency_classes_are_even_and_ordered():
+    class_V = frequency_classes(torch.tensor([5, 9, 1, 7, 3]), 2)
+    assert class_V.tolist() == [0, 0, 1, 0, 1]
+    assert torch.bincount(frequency_classes(torch.arange(10_000), 100)).tolist() == [100] * 100
+    assert frequency_classes(torch.arange(3), 100).tolist() == [2, 1, 0]
+
+
+def test_a_class_without_words_is_refused():
+    with pytest.raises(ValueError, match="class 1 has no word"):
+        ClassSoftmax(3, torch.tensor([0, 2, 0]))

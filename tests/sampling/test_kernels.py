@@ -1,0 +1,164 @@
+"""Each kernel's exact transition matrix, by enumerating its proposals, and the sampler's long-run histogram.
+
+The matrices are built from the functions the kernels accept with (`jump_log_acceptance`, `mtmis_log_acceptance`), so a
+wrong formula breaks detailed balance here; the histogram then shows that the kernels put them together rightly.
+"""
+
+import itertools
+
+import pytest
+import torch
+from harness import random_pi, rng, sentence_numbers, tiny_vocab
+
+from trflm.lms.lstm_proposal import LSTMProposal, LSTMProposalConfig
+from trflm.potentials.cnn import CNN, CNNConfig
+from trflm.sampling.chains import Chains, Target
+from trflm.sampling.exact import Exact, all_sentences
+from trflm.sampling.gibbs import block_gibbs, mtmis_log_acceptance, with_block, words_at
+from trflm.sampling.jump import append, jump_log_acceptance, local_jump, log_gamma, truncate
+from trflm.sampling.mixture import TransMSConfig, trans_ms
+from trflm.text import Batch
+from trflm.trf import TRF
+
+V = 3
+TINY = CNNConfig(embedding=4, projection=4, bank_width=3, bank_filters=4, stack_layers=2, stack_filters=4, init=0.8)
+
+
+def problem(max_length: int) -> tuple[Target, LSTMProposal]:
+    """A random field, a zeta that is wrong on purpose (any zeta defines a target), and a proposal far from it."""
+    trf = TRF(tiny_vocab(V), CNN(TINY, V, rng(2)).double(), random_pi(max_length, seed=1))
+    trf.zeta.add_(torch.linspace(0, 0.7, max_length + 1, dtype=torch.float64))
+    proposal = LSTMProposal(LSTMProposalConfig(units=5, init=1.2), V, torch.tensor([0, 1, 1]), rng(3)).double()
+    return Target(trf, random_pi(max_length, seed=2)), proposal
+
+
+def exact_p(target: Target) -> torch.Tensor:
+    """[S] the target, normalised over every sentence. phi comes from the plain potential, not from the scoring path."""
+    with torch.no_grad():
+        exact = Exact.of(target.trf.potential, V, target.max_length)
+    return (exact.phi_S + (target.log_pi0 - target.trf.zeta)[exact.batch.lengths_B]).softmax(0)
+
+
+def check_balance(flow_SS: torch.Tensor, p_S: torch.Tensor) -> None:
+    """`flow_SS[x, y]`, x != y, is the probability of going from x to y. Detailed balance and invariance to 1e-10."""
+    flow_SS = flow_SS.clone().fill_diagonal_(0)
+    assert float(flow_SS.sum(1).max()) <= 1 + 1e-12
+    assert int((flow_SS > 0).sum()) > len(p_S)
+    through = p_S[:, None] * flow_SS
+    assert float((through - through.t()).abs().max()) < 1e-10
+    matrix = flow_SS + torch.diag(1 - flow_SS.sum(1))
+    assert float((p_S @ matrix - p_S).abs().max()) < 1e-10
+
+
+def words_of(span: int) -> torch.Tensor:
+    return torch.tensor(list(itertools.product(range(V), repeat=span)))
+
+
+@pytest.mark.parametrize("jump_range", [1, 2])
+def test_jump_balances(jump_range):
+    target, proposal = problem(4)
+    m = target.max_length
+    everything = all_sentences(V, m)
+    S, log_p_S = len(everything), target.log_density(everything)
+    flow_SS = torch.zeros(S, S, dtype=torch.float64)
+    for k, j in itertools.product(range(1, m + 1), repeat=2):
+        if k == j or abs(k - j) > jump_range:
+            continue
+        # Every pair of a sentence of the shorter length and a span that makes it longer.
+        short, long = min(k, j), max(k, j)
+        rows = (everything.lengths_B == short).nonzero().squeeze(1)
+        added = words_of(long - short)
+        prefix = everything.select(rows.repeat_interleave(len(added)))
+        words = added.repeat(len(rows), 1)
+        n = len(prefix)
+        lengths, span = torch.full((n,), long), torch.full((n,), long - short)
+        g = proposal.propose(rng(), proposal.after(prefix, lengths), words[:, None], span, span).log_q_CM[:, 0]
+        longer = append(prefix, words, span)
+        assert torch.equal(truncate(longer, prefix.lengths_B).ids_N, prefix.ids_N)
+        at_short, at_long = sentence_numbers(prefix, V), sentence_numbers(longer, V)
+        at_from, at_to = (at_short, at_long) if j > k else (at_long, at_short)
+        from_C, to_C = torch.full((n,), k), torch.full((n,), j)
+        log_accept = jump_log_acceptance(from_C, to_C, log_p_S[at_from], log_p_S[at_to], g, jump_range, m)
+        log_proposed = log_gamma(from_C, jump_range, m) + (g if j > k else 0)
+        flow_SS[at_from, at_to] += (log_proposed + log_accept).exp()
+    check_balance(flow_SS, exact_p(target))
+
+
+@pytest.mark.parametrize("trials", [1, 2, 3])
+@pytest.mark.parametrize("block", [1, 2])
+def test_move_balances(block, trials):
+    target, proposal = problem(3)
+    everything = all_sentences(V, 3)
+    S, p_S = len(everything), exact_p(target)
+    for first in range(0, 3, block):
+        flow_SS = torch.zeros(S, S, dtype=torch.float64)
+        for x in (everything.lengths_B > first).nonzero().squeeze(1).tolist():
+            now = everything.select(torch.tensor([x]))
+            remaining = now.lengths_B - first
+            span = remaining.clamp(max=block)
+            options = torch.zeros(V ** int(span), block, dtype=torch.int64)
+            options[:, : int(span)] = words_of(int(span))
+            before = Batch(now.ids_N[:first], torch.tensor([first])) if first else None
+            state = proposal.after(before, now.lengths_B) if before else proposal.start(1)
+            log_g = proposal.propose(rng(), state, options[None], span, remaining).log_q_CM[0]
+            sentences = with_block(now, first, options[None])
+            at = sentence_numbers(sentences, V)
+            log_w = target.log_density(sentences) - log_g
+            present = int((options == words_at(now, first, block)).all(1).nonzero())
+            tuples = torch.tensor(list(itertools.product(range(len(options)), repeat=trials)))
+            log_w_CM = log_w[tuples]
+            log_flow = log_g[tuples].sum(1, keepdim=True) + log_w_CM.log_softmax(1)
+            log_flow = log_flow + mtmis_log_acceptance(log_w_CM, log_w[present].expand(len(tuples)))
+            flow_SS[x].index_add_(0, at[tuples].flatten(), log_flow.exp().flatten())
+        check_balance(flow_SS, p_S)
+
+
+def histogram(target: Target, kernel, n_chains: int, iterations: int) -> torch.Tensor:
+    everything = all_sentences(V, target.max_length)
+    start = everything.select(torch.arange(n_chains) % len(everything))
+    chains = Chains.at(start, target)
+    counts = torch.zeros(len(everything), dtype=torch.float64)
+    source = rng(11)
+    for iteration in range(iterations):
+        chains = kernel(source, chains)
+        if iteration >= 20:
+            counts += torch.bincount(sentence_numbers(chains.batch, V), minlength=len(everything))
+    torch.testing.assert_close(chains.log_p_C, target.log_density(chains.batch))
+    return counts / counts.sum()
+
+
+def total_variation(a: torch.Tensor, b: torch.Tensor) -> float:
+    return float((a - b).abs().sum()) / 2
+
+
+def test_the_whole_sampler_reaches_the_target():
+    """400,000 draws over 39 sentences: sampling noise alone gives a total variation of about 0.004."""
+    target, proposal = problem(3)
+    config = TransMSConfig(jump_range=2, block=2, trials=3)
+    found = histogram(target, lambda r, c: trans_ms(r, c, target, proposal, config)[0], n_chains=2000, iterations=220)
+    assert total_variation(found, exact_p(target)) < 0.02
+
+
+def test_move_alone_keeps_lengths_and_reaches_the_conditional():
+    target, proposal = problem(3)
+    found = histogram(target, lambda r, c: block_gibbs(r, c, target, proposal, 2, 2)[0], n_chains=1950, iterations=220)
+    lengths = all_sentences(V, 3).lengths_B
+    expected = exact_p(target)
+    for length in (1, 2, 3):
+        of_length = lengths == length
+        assert abs(float(found[of_length].sum()) - int(of_length.sum()) / 39) < 1e-9  # 1950 chains, 50 on each sentence
+        conditional = expected[of_length] / expected[of_length].sum()
+        assert total_variation(found[of_length] / found[of_length].sum(), conditional) < 0.02
+
+
+def test_kernels_are_pure_and_repeatable():
+    target, proposal = problem(3)
+    start = Chains.at(all_sentences(V, 3), target)
+    before = start.batch.ids_N.clone()
+    one, info = local_jump(rng(5), start, target, proposal, 1)
+    two, _ = local_jump(rng(5), start, target, proposal, 1)
+    assert torch.equal(one.batch.ids_N, two.batch.ids_N)
+    assert torch.equal(start.batch.ids_N, before)
+    assert 0 < info.accepted <= info.tried < len(start.batch)
+    block_gibbs(rng(5), start, target, proposal, 2, 2)
+    assert torch.equal(start.batch.ids_N, before)
