@@ -20,6 +20,7 @@ stack_layers = 2
 stack_filters = 6
 init = 0.3
 [learner]
+kind = "nce"
 batch = 6
 [run]
 epochs = 20

@@ -93,7 +93,7 @@ def test_ctrl_c_saves_and_exits_130(uninterrupted, tmp_path):
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "everything is saved, go on with --resume" in stderr
+    assert "SIGINT; everything is saved, go on with --resume" in stderr
     assert "Traceback" not in stderr
     assert load_state(run / "training.safetensors")[1]["step"] == metrics(run)[-1]["step"]
     assert trf("train", recipe, "--out", run, "--resume", "--quiet", "--set", "run.epochs=40").returncode == 0

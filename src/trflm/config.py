@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from trflm.errors import InputError
+from trflm.learning.augsa import AugSAConfig
 from trflm.learning.nce import NCEConfig
+from trflm.lms.lstm_proposal import LSTMProposalConfig
 from trflm.potentials.cnn import CNNConfig
 
 
@@ -43,6 +45,21 @@ class CNNModel(CNNConfig):
     """[model] kind = "cnn": a random field with the paper's CNN potential."""
 
     kind: Literal["cnn"] = "cnn"
+    word2vec: bool = False  # start the embedding from word2vec vectors of the training text
+
+
+@dataclass(frozen=True)
+class LSTMProposalSection(LSTMProposalConfig):
+    """[proposal] kind = "lstm": the auxiliary distribution of AugSA + JSA."""
+
+    kind: Literal["lstm"] = "lstm"
+
+
+@dataclass(frozen=True)
+class AugSALearner(AugSAConfig):
+    """[learner] kind = "augsa"."""
+
+    kind: Literal["augsa"] = "augsa"
 
 
 @dataclass(frozen=True)
@@ -60,12 +77,18 @@ class RunConfig:
     epochs: int = 10
     minutes: float = 0.0  # stop after so much training time; 0: no limit
     checkpoint_seconds: float = 60.0  # write a checkpoint so often, and at the end of every epoch
+    snapshots: int = 0  # keep the models of so many last epochs; their scores are averaged
+    stop_window: int = 0  # stop when the mean dev criterion of so many epochs is not above that of as many before; 0: never
+    stop_gain: float = 0.0  # by how much it has to be above
     threads: int = 0  # 0: torch's choice
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        if self.seed < 0 or self.epochs < 1 or self.minutes < 0 or self.checkpoint_seconds < 0 or self.threads < 0:
-            raise ValueError("epochs must be at least 1; seed, minutes, checkpoint_seconds and threads must not be negative")
+        if self.epochs < 1:
+            raise ValueError(f"epochs = {self.epochs}: must be at least 1")
+        for name in ("seed", "minutes", "checkpoint_seconds", "snapshots", "stop_window", "threads"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} = {getattr(self, name)}: must not be negative")
 
 
 @dataclass(frozen=True)
@@ -74,7 +97,8 @@ class Recipe:
 
     data: DataConfig
     model: CNNModel = field(default_factory=CNNModel)
-    learner: NCELearner = field(default_factory=NCELearner)
+    proposal: LSTMProposalSection = field(default_factory=LSTMProposalSection)
+    learner: AugSALearner | NCELearner = field(default_factory=AugSALearner)
     run: RunConfig = field(default_factory=RunConfig)
 
 

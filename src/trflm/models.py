@@ -1,55 +1,112 @@
-"""Models on disk: a directory with config.json, vocab.txt and model.safetensors. Which class each kind of recipe makes."""
+"""Models on disk: a directory with config.json, vocab.txt, model.safetensors and perhaps snapshots/.
+
+`FieldModel` is what a user loads: one field, or the fields of the last epochs whose scores are averaged as in the paper,
+with the proposal they can be sampled by.
+"""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from trflm.build import build_proposal, build_trf
 from trflm.checkpoint import load_state, save_state
-from trflm.config import CNNModel, parse
+from trflm.config import CNNModel, LSTMProposalSection, parse
 from trflm.errors import InputError
-from trflm.language_model import LanguageModel
-from trflm.potentials.cnn import CNN
-from trflm.text import Vocab
+from trflm.language_model import Explanation, LanguageModel
+from trflm.learning.augsa import AugSA
+from trflm.learning.loop import generator
+from trflm.learning.nce import NCE
+from trflm.lms.proposal import Proposal
+from trflm.lms.unigram import Unigram
+from trflm.sampling.draw import draw_sentences
+from trflm.sampling.mixture import TransMSConfig
+from trflm.text import Batch, Vocab
 from trflm.trf import TRF
 
 
-def build_trf(model: CNNModel, vocab: Vocab, pi: Tensor, rng: torch.Generator | None = None) -> TRF:
-    """A random field with fresh parameters."""
-    return TRF(vocab, CNN(model, len(vocab), rng), pi)
+class FieldModel:
+    """A trained random field as a language model. log_prob is the mean over its fields (snapshots)."""
+
+    def __init__(self, fields: Sequence[TRF], proposal: Proposal) -> None:
+        self.fields = list(fields)
+        self.proposal = proposal
+        self.vocab = self.fields[-1].vocab
+
+    def log_prob(self, sentences: Batch | Sequence[str]) -> Tensor:
+        batch = self.vocab.batch(sentences)
+        return torch.stack([field.log_prob(batch) for field in self.fields]).mean(0)
+
+    def explain(self, sentences: Batch | Sequence[str]) -> Explanation:
+        batch = self.vocab.batch(sentences)
+        every = [field.explain(batch) for field in self.fields]
+        return Explanation(
+            batch, torch.stack([e.word_N for e in every]).mean(0), torch.stack([e.rest_B for e in every]).mean(0)
+        )
+
+    def n_parameters(self) -> int:
+        return self.fields[-1].n_parameters()
+
+    def unseen(self, lengths_B: Tensor) -> Tensor:
+        return self.fields[-1].unseen(lengths_B)
+
+    def sample(self, n: int, *, seed: int = 1, length: int | None = None, burn_in: int = 50) -> list[str]:
+        """n independent sentences of the last field, each from a chain of its own after `burn_in` sweeps."""
+        rng = generator(seed, "sample")
+        batch = draw_sentences(rng, self.fields[-1], self.proposal, n, length, burn_in, TransMSConfig())
+        return self.vocab.sentences(batch)
 
 
-def save_model(directory: Path, trf: TRF, step: int) -> None:
-    """model.safetensors, beside the config.json and vocab.txt that are already there."""
-    save_state(directory / "model.safetensors", trf.state_dict(), content="model", step=step, log_Z1=trf.log_Z1())
+def save_model(path: Path, learner: AugSA | NCE, step: int) -> None:
+    """model.safetensors, or a snapshot, beside the config.json and vocab.txt that are already there."""
+    trf = learner.trf
+    if isinstance(learner, AugSA):
+        proposal = {"lstm": learner.proposal.state_dict()}
+    else:
+        proposal = {"unigram": learner.noise.log_word_V}
+    state = {"trf": trf.state_dict(), "proposal": proposal}
+    save_state(path, state, content="model", step=step, log_Z1=trf.log_Z1())
 
 
 def load_model(path: Path | str) -> LanguageModel:
-    """The model of a run directory or a saved model directory."""
+    """The model of a run directory or a saved model directory, with the snapshots of its last epochs if it kept any."""
     path = Path(path)
     if not path.is_dir():
-        raise InputError(
-            f"{path}: {'not a model' if path.exists() else 'there is no such'} directory; give what trf train wrote"
-        )
+        problem = "not a model directory" if path.exists() else "there is no such directory"
+        raise InputError(f"{path}: {problem}; give what trf train wrote")
     config = read_config(path / "config.json")
     vocab = Vocab.from_list(path / "vocab.txt")
-    model_path = path / "model.safetensors"
-    if not model_path.exists():
+    last = path / "model.safetensors"
+    if not last.exists():
         raise InputError(f"{path}: no model was saved here yet; let trf train reach its first checkpoint")
-    state, note = load_state(model_path)
+    files = sorted((path / "snapshots").glob("epoch-*.safetensors")) or [last]
+    loaded = [load_field(file, config, vocab, path) for file in files]
+    return FieldModel([field for field, _ in loaded], loaded[-1][1])
+
+
+def load_field(file: Path, config: dict[str, Any], vocab: Vocab, directory: Path) -> tuple[TRF, Proposal]:
+    """One field and its proposal."""
+    state, note = load_state(file)
     if note.get("content") != "model":
-        raise InputError(f"{model_path}: holds {note.get('content')!r}, not a model")
+        raise InputError(f"{file}: holds {note.get('content')!r}, not a model")
+    where = str(directory / "config.json")
     try:
-        model = parse(CNNModel, config["recipe"]["model"], where=str(path / "config.json"), name="model")
-        trf = build_trf(model, vocab, state["pi"])
-        trf.load_state_dict(state)
+        recipe = config["recipe"]
+        trf = build_trf(parse(CNNModel, recipe["model"], where, "model"), vocab, state["trf"]["pi"])
+        trf.load_state_dict(state["trf"])
         trf.remember_log_Z1(float(note["log_Z1"]))
+        if "unigram" in state["proposal"]:
+            return trf, Unigram(vocab, trf.pi, state["proposal"]["unigram"])
+        section = parse(LSTMProposalSection, recipe["proposal"], where, "proposal")
+        proposal = build_proposal(section, len(vocab), torch.zeros(len(vocab)))  # the classes come with the state
+        proposal.load_state_dict(state["proposal"]["lstm"])
+        return trf, proposal
     except (KeyError, TypeError, RuntimeError) as error:
         reason = " ".join(str(error).split())
-        raise InputError(f"{model_path}: does not belong to the config.json and vocab.txt beside it: {reason}") from error
-    return trf
+        raise InputError(f"{file}: does not belong to the config.json and vocab.txt beside it: {reason}") from error
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -24,17 +24,26 @@ from typing import Any
 import torch
 
 import trflm
+from trflm.build import Data, build_learner
 from trflm.checkpoint import load_state, save_state, write_atomically
-from trflm.config import Recipe
+from trflm.config import Recipe, RunConfig
 from trflm.errors import InputError, TrainingError
-from trflm.learning.loop import Moment, Plan, generator, training
+from trflm.learning.augsa import AugSA
+from trflm.learning.loop import Moment, Plan, training
 from trflm.learning.nce import NCE
-from trflm.lms.unigram import Unigram
-from trflm.models import build_trf, read_config, save_model
+from trflm.learning.schedules import stopped_rising
+from trflm.models import read_config, save_model
 from trflm.progress import Progress
-from trflm.text import Corpus, Vocab, empirical_pi, read_corpus
 
-MAY_CHANGE = ("epochs", "minutes", "checkpoint_seconds", "threads")  # keys of [run] that a resumed run may set anew
+MAY_CHANGE = (
+    "epochs",
+    "minutes",
+    "checkpoint_seconds",
+    "snapshots",
+    "stop_window",
+    "stop_gain",
+    "threads",
+)  # keys of [run] that a resumed run may set anew
 
 
 class Interrupted(Exception):
@@ -45,113 +54,77 @@ class Interrupted(Exception):
         self.exit_code = 128 + number
 
 
-@dataclass(frozen=True)
-class Data:
-    """The text of a recipe, read."""
-
-    vocab: Vocab
-    train: Corpus
-    dev: Corpus | None
-
-    @classmethod
-    def read(cls, recipe: Recipe) -> "Data":
-        data = recipe.data
-        if data.vocab:
-            vocab = Vocab.from_list(data.vocab)
-        else:
-            vocab = Vocab.from_text([data.train], size=data.vocab_size or None, min_count=data.min_count)
-        train = read_corpus(data.train, vocab, data.max_length or None)
-        return cls(vocab, train, read_corpus(data.valid, vocab) if data.valid else None)
-
-    def fingerprint(self) -> dict[str, Any]:
-        """What the training text was, to see whether a resumed run gets the same."""
-        ids, lengths = self.train.sentences.ids_N.numpy(), self.train.sentences.lengths_B.numpy()
-        digest = hashlib.sha256(ids.tobytes() + lengths.tobytes() + self.vocab.to_text().encode()).hexdigest()
-        return {"sentences": len(lengths), "words": len(ids), "vocabulary": len(self.vocab), "sha256": digest}
-
-
 def train(recipe: Recipe, out: Path, resume: bool, progress: Progress) -> None:
     """Train from a recipe into directory `out`: from the start, or on from its last checkpoint."""
     if recipe.run.threads:
         torch.set_num_threads(recipe.run.threads)
     data = Data.read(recipe)
-    with locked(out, resume):
-        run = RunDirectory(out)
-        run.prepare(recipe, data)
-        pi = empirical_pi(data.train.sentences.lengths_B)
-        trf = build_trf(recipe.model, data.vocab, pi, generator(recipe.run.seed, "init")).to(recipe.run.device)
-        learner = NCE(trf, Unigram.estimate(data.vocab, data.train.sentences, pi), recipe.learner)
-        steps_done, seconds_before = 0, 0.0
-        if run.checkpoint.exists():
-            state, note = load_state(run.checkpoint)
-            learner.load_state_dict(state)
-            steps_done, seconds_before = note["step"], note["seconds"]
-            run.cut_metrics(note["metrics_bytes"])
-            save_model(out, trf, steps_done)  # a kill may have fallen between the two files
-        else:
-            run.cut_metrics(0)
-
-        def save(step: int, seconds: float) -> None:
-            size = run.sync_metrics()
-            state = learner.state_dict()
-            save_state(run.checkpoint, state, content="training", step=step, seconds=seconds, metrics_bytes=size)
-            save_model(out, trf, step)
-
-        with run, progress, stop_signals() as stop:
-            run.log(f"{'resumed at' if steps_done else 'started at'} step {steps_done}", progress)
-            for corpus in (data.train, data.dev):
-                if corpus is not None:
-                    run.log(corpus.summary(), progress)
-            plan = Plan(recipe.learner.batch, recipe.run.epochs, recipe.run.seed, recipe.run.device)
-            dev = data.dev.sentences if data.dev else None
+    with locked(out, resume), RunDirectory(out, recipe, data) as run, progress:
+        for corpus in (data.train, data.dev):
+            if corpus is not None:
+                run.log(corpus.summary(), progress)
+        learner = build_learner(recipe, data, fresh=not run.checkpoint.exists())
+        done = run.restore(learner)
+        run.log(f"{'resumed at' if done.step else 'started at'} step {done.step}", progress)
+        plan = Plan(recipe.learner.batch, recipe.run.epochs, recipe.run.seed, recipe.run.device)
+        dev = data.dev.sentences if data.dev else None
+        with stop_signals() as stop:
             started = saved = time.monotonic()
-            saved_step = step = steps_done
-            for moment in training(learner, data.train.sentences, dev, plan, steps_done):
-                step, now = moment.step, time.monotonic()
-                seconds = seconds_before + now - started
-                run.record(moment, seconds)
+            for moment in training(learner, data.train.sentences, dev, plan, done.step):
+                now = time.monotonic()
+                done = Done(moment.step, done.seconds + now - started, done.dev_history)
+                started = now
+                run.record(moment, done.seconds)
                 progress.update(moment)
-                out_of_time = recipe.run.minutes > 0 and seconds >= 60 * recipe.run.minutes
-                if stop or out_of_time or moment.dev is not None or now - saved >= recipe.run.checkpoint_seconds:
-                    save(step, seconds)
-                    saved, saved_step = time.monotonic(), step
-                if stop:
-                    run.log(f"stopped by a signal after step {step}; everything is saved, go on with --resume", progress)
-                    raise Interrupted(stop[0])
-                if out_of_time:
-                    run.log(f"stopped after {recipe.run.minutes:g} minutes as the recipe says", progress)
+                reason = why_end(recipe.run, moment, done, stop)
+                if reason or moment.dev is not None or now - saved >= recipe.run.checkpoint_seconds:
+                    run.save(learner, done, moment)
+                    saved = time.monotonic()
+                if reason:
+                    run.log(f"stopped after step {done.step}: {reason}", progress)
                     break
-            if step > saved_step or not run.checkpoint.exists():
-                save(step, seconds_before + time.monotonic() - started)
-            run.log(f"finished at step {step}; the model is in {out}", progress)
+        if stop:
+            raise Interrupted(stop[0])
+        run.log(f"finished at step {done.step}; the model is in {out}", progress)
+
+
+@dataclass(frozen=True)
+class Done:
+    """How far a run has come."""
+
+    step: int
+    seconds: float
+    dev_history: list[float]  # the dev criterion of each epoch
+
+
+def why_end(run: RunConfig, moment: Moment, done: Done, stop: list[int]) -> str | None:
+    """The reason to end after this step, if there is one."""
+    if moment.dev is not None:
+        done.dev_history.append(moment.dev["criterion"])
+    if stop:
+        return f"{signal.Signals(stop[0]).name}; everything is saved, go on with --resume"
+    if run.minutes > 0 and done.seconds >= 60 * run.minutes:
+        return f"{run.minutes:g} minutes are over"
+    if moment.dev is not None and stopped_rising(done.dev_history, run.stop_window, run.stop_gain):
+        return f"the dev criterion has not risen over {run.stop_window} epochs"
+    return None
 
 
 class RunDirectory:
     """The files of one run."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, recipe: Recipe, data: Data) -> None:
+        self.path, self.recipe = path, recipe
         self.checkpoint = path / "training.safetensors"
-        self.metrics_path = path / "metrics.jsonl"
-
-    def prepare(self, recipe: Recipe, data: Data) -> None:
-        """Write config.json and vocab.txt, or see that they are those of this recipe and text."""
-        config_path = self.path / "config.json"
+        config_path = path / "config.json"
         if self.checkpoint.exists():
-            check_same(read_config(config_path), recipe, data, self.path)
-        config = {"recipe": dataclasses.asdict(recipe), "text": data.fingerprint(), **provenance()}
-        write_atomically(self.path / "vocab.txt", data.vocab.to_text().encode())
+            check_same(read_config(config_path), recipe, data, path)
+        config = {"recipe": dataclasses.asdict(recipe), "text": fingerprint(data), **provenance()}
+        write_atomically(path / "vocab.txt", data.vocab.to_text().encode())
         write_atomically(config_path, (json.dumps(config, indent=1) + "\n").encode())
 
-    def cut_metrics(self, size: int) -> None:
-        """Forget what was recorded after the checkpoint."""
-        with open(self.metrics_path, "ab") as file:
-            if file.tell() < size:
-                raise TrainingError(f"{self.metrics_path}: shorter than at the last checkpoint; it was changed from outside")
-            file.truncate(size)
-
     def __enter__(self) -> "RunDirectory":
-        self.metrics = open(self.metrics_path, "a", encoding="utf-8")
+        self.metrics = open(self.path / "metrics.jsonl", "a", encoding="utf-8")
         self.log_file = open(self.path / "train.log", "a", encoding="utf-8")
         return self
 
@@ -159,16 +132,39 @@ class RunDirectory:
         self.metrics.close()
         self.log_file.close()
 
+    def restore(self, learner: AugSA | NCE) -> Done:
+        """Bring the learner and metrics.jsonl to the last checkpoint, if there is one."""
+        if not self.checkpoint.exists():
+            self.metrics.truncate(0)
+            return Done(0, 0.0, [])
+        state, note = load_state(self.checkpoint)
+        learner.load_state_dict(state)
+        if self.metrics.tell() < note["metrics_bytes"]:
+            raise TrainingError(f"{self.metrics.name}: shorter than at the last checkpoint; it was changed from outside")
+        self.metrics.truncate(note["metrics_bytes"])
+        save_model(self.path / "model.safetensors", learner, note["step"])  # a kill may have fallen between the two files
+        return Done(note["step"], note["seconds"], note["dev_history"])
+
+    def save(self, learner: AugSA | NCE, done: Done, moment: Moment) -> None:
+        """A checkpoint, the model, and at the end of an epoch a snapshot."""
+        with writing(Path(self.metrics.name)):
+            os.fsync(self.metrics.fileno())
+            size = os.fstat(self.metrics.fileno()).st_size
+        note = {"step": done.step, "seconds": done.seconds, "dev_history": done.dev_history, "metrics_bytes": size}
+        keep = self.recipe.run.snapshots
+        if keep and moment.epoch.is_integer():
+            snapshots = self.path / "snapshots"
+            snapshots.mkdir(exist_ok=True)
+            save_model(snapshots / f"epoch-{int(moment.epoch):06d}.safetensors", learner, done.step)
+            for old in sorted(snapshots.glob("epoch-*.safetensors"))[:-keep]:
+                old.unlink()
+        save_state(self.checkpoint, learner.state_dict(), content="training", **note)
+        save_model(self.path / "model.safetensors", learner, done.step)
+
     def record(self, moment: Moment, seconds: float) -> None:
         row = {"step": moment.step, "epoch": round(moment.epoch, 6), **moment.metrics, **(moment.dev or {})}
-        with writing(self.metrics_path):
+        with writing(Path(self.metrics.name)):
             print(json.dumps({**row, "seconds": round(seconds, 3)}), file=self.metrics, flush=True)
-
-    def sync_metrics(self) -> int:
-        """Make metrics.jsonl durable; its length in bytes."""
-        with writing(self.metrics_path):
-            os.fsync(self.metrics.fileno())
-            return os.fstat(self.metrics.fileno()).st_size
 
     def log(self, message: str, progress: Progress) -> None:
         progress.say(message)
@@ -235,8 +231,15 @@ def check_same(config: dict[str, Any], recipe: Recipe, data: Data, path: Path) -
                     f"{path}: was started with {section}.{key} = {was!r}, the recipe now says {now!r}; "
                     "resume with the old value, or start a new run"
                 )
-    if config.get("text") != data.fingerprint():
+    if config.get("text") != fingerprint(data):
         raise InputError(f"{path}: {recipe.data.train} is not the text this run was started on; start a new run")
+
+
+def fingerprint(data: Data) -> dict[str, Any]:
+    """What the training text was, to see whether a resumed run gets the same."""
+    ids, lengths = data.train.sentences.ids_N.numpy(), data.train.sentences.lengths_B.numpy()
+    digest = hashlib.sha256(ids.tobytes() + lengths.tobytes() + data.vocab.to_text().encode()).hexdigest()
+    return {"sentences": len(lengths), "words": len(ids), "vocabulary": len(data.vocab), "sha256": digest}
 
 
 def provenance() -> dict[str, Any]:

@@ -5,10 +5,11 @@ from harness import random_pi, rng, tiny_vocab
 
 from trflm.learning.loop import Plan, training
 from trflm.learning.nce import NCE, NCEConfig
-from trflm.lms.unigram import Unigram, draw_from_cdf
+from trflm.lms.unigram import Unigram
 from trflm.potentials.cnn import CNN, CNNConfig
 from trflm.sampling.exact import Exact, all_sentences
 from trflm.text import Batch, empirical_pi
+from trflm.text.lengths import draw_from_cdf
 from trflm.trf import TRF
 
 V, M = 3, 3

@@ -5,7 +5,7 @@ no generator state to lose.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,7 +27,7 @@ class Learner(Protocol):
         ...
 
     def evaluate(self, dev: Batch) -> Metrics:
-        """The dev criterion, without changing anything; deterministic."""
+        """What is to be seen on dev text, deterministic; `criterion` among it, higher is better."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def training(learner: Learner, train: Batch, dev: Batch | None, plan: Plan, step
         yield Moment(step + 1, steps, (step + 1) / per_epoch, metrics, dev_metrics)
 
 
-STREAMS = {"order": 1, "step": 2, "init": 3, "dev": 4}
+STREAMS = {"order": 1, "step": 2, "init": 3, "dev": 4, "sample": 5}
 
 
 def generator(seed: int, stream: str, number: int = 0) -> torch.Generator:
@@ -95,6 +95,6 @@ def check_finite(metrics: Metrics, step: int) -> None:
         )
 
 
-def clip_gradient(parameters: list[Tensor], most: float) -> float:
+def clip_gradient(parameters: Iterable[Tensor], most: float) -> float:
     """Scale the gradient to a norm of at most `most`; the norm it had."""
     return float(torch.nn.utils.clip_grad_norm_(parameters, most))

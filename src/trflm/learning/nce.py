@@ -80,7 +80,7 @@ class NCE:
         both = pack([known, noise]).to(self.log_Z.device)
         with torch.no_grad():
             loss, accuracy = self.loss(both, self.trf.phi(both), len(known))
-        return {"dev_loss": float(loss), "dev_accuracy": accuracy}
+        return {"dev_loss": float(loss), "dev_accuracy": accuracy, "criterion": -float(loss)}
 
     def write_zeta(self) -> None:
         """zeta_l = log Z_l (learned) - log Z_1 (exact), so that the TRF scores with the learned log Z_l."""

@@ -1,6 +1,6 @@
-"""The simplest language model: q(l, x) = pi_l * prod_i q(x_i), words drawn independently. A noise source for NCE.
+"""The simplest language model: q(l, x) = pi_l * prod_i q(x_i), words drawn independently. Noise for NCE, and a proposal.
 
-Shapes: B sentences, N words in all, V words in the vocabulary.
+Shapes: B sentences, N words in all, V words in the vocabulary; C chains, M trials, s words a span.
 """
 
 from collections.abc import Sequence
@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from trflm.language_model import Explanation
+from trflm.lms.proposal import DRAW, Span
 from trflm.text import Batch, Vocab
-from trflm.text.lengths import PI_FLOOR
+from trflm.text.lengths import PI_FLOOR, draw_from_cdf
 
 
 class Unigram:
@@ -40,13 +41,30 @@ class Unigram:
     def n_parameters(self) -> int:
         return len(self.log_word_V)
 
+    def start(self, n: int) -> "NoState":
+        return NoState()
+
+    def after(self, prefix: Batch, length_C: Tensor) -> "NoState":
+        return NoState()
+
+    def propose(self, rng: torch.Generator, state: "NoState", given_CMs: Tensor, span_C: Tensor, remaining_C: Tensor) -> Span:
+        drawn = draw_from_cdf(self._word_cdf, given_CMs.numel(), rng).view(given_CMs.shape).to(given_CMs.device)
+        inside_C1s = torch.arange(given_CMs.shape[2], device=span_C.device) < span_C[:, None, None]
+        words_CMs = torch.where(given_CMs == DRAW, drawn, given_CMs) * inside_C1s
+        log_q_CM = (self.log_word_V.to(words_CMs.device)[words_CMs] * inside_C1s).sum(2)
+        return Span(words_CMs, log_q_CM, NoState(), torch.zeros_like(words_CMs[:, :, 0]))
+
+    def log_q(self, batch: Batch) -> Tensor:
+        return batch.sum_words(self.log_word_V[batch.ids_N])
+
     def draw(self, n: int, rng: torch.Generator) -> Batch:
         """n sentences, all at once."""
         lengths_B = draw_from_cdf(self._length_cdf, n, rng)
         return Batch(draw_from_cdf(self._word_cdf, int(lengths_B.sum()), rng), lengths_B)
 
 
-def draw_from_cdf(cdf: Tensor, n: int, rng: torch.Generator) -> Tensor:
-    """n independent indices with P(i) = cdf[i] - cdf[i-1]; never an index of probability 0."""
-    uniform_n = torch.rand(n, generator=rng, dtype=torch.float64) * cdf[-1]
-    return torch.searchsorted(cdf, uniform_n, right=True).clamp(max=len(cdf) - 1)
+class NoState:
+    """Independent words remember nothing of those before."""
+
+    def select(self, index: Tensor) -> "NoState":
+        return self

@@ -6,12 +6,21 @@ Only ratios are ever used, so log Z_1 is left out.
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from trflm.text import Batch
 from trflm.trf import TRF
+
+
+class Density(Protocol):
+    """A distribution over sentences, up to a constant factor."""
+
+    def log_density(self, batch: Batch) -> Tensor:
+        """[B] float64."""
+        ...
 
 
 class Target:
@@ -38,7 +47,7 @@ class Chains:
     log_p_C: Tensor
 
     @classmethod
-    def at(cls, batch: Batch, target: Target) -> "Chains":
+    def at(cls, batch: Batch, target: Density) -> "Chains":
         return cls(batch, target.log_density(batch))
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from trflm.lms.proposal import DRAW, Proposal, draw
-from trflm.sampling.chains import Chains, Target, replace
+from trflm.sampling.chains import Chains, Density, replace
 from trflm.text import Batch
 
 
@@ -42,7 +42,7 @@ def mtmis_log_acceptance(log_w_CM: Tensor, log_w_now_C: Tensor) -> Tensor:
 
 
 def block_gibbs(
-    rng: torch.Generator, chains: Chains, target: Target, proposal: Proposal, block: int, trials: int
+    rng: torch.Generator, chains: Chains, target: Density, proposal: Proposal, block: int, trials: int
 ) -> tuple[Chains, MoveInfo]:
     """One sweep over the blocks of every chain."""
     tried = accepted = 0

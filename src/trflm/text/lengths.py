@@ -28,3 +28,9 @@ def training_pi0(pi: Tensor) -> Tensor:
     pi0[1:mode] = pi[mode]
     pi0[0] = 0.0
     return pi0 / pi0.sum()
+
+
+def draw_from_cdf(cdf: Tensor, n: int, rng: torch.Generator) -> Tensor:
+    """n independent indices with P(i) = cdf[i] - cdf[i-1]; never an index of probability 0."""
+    uniform_n = torch.rand(n, generator=rng, dtype=torch.float64) * cdf[-1]
+    return torch.searchsorted(cdf, uniform_n, right=True).clamp(max=len(cdf) - 1)

@@ -1,0 +1,77 @@
+"""From a recipe to the objects it names: which class each kind makes."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trflm.config import AugSALearner, CNNModel, LSTMProposalSection, Recipe
+from trflm.learning.augsa import AugSA
+from trflm.learning.loop import generator
+from trflm.learning.nce import NCE
+from trflm.lms.lstm_proposal import LSTMProposal
+from trflm.lms.softmax import frequency_classes
+from trflm.lms.unigram import Unigram
+from trflm.potentials.cnn import CNN
+from trflm.text import Batch, Corpus, Vocab, empirical_pi, read_corpus, training_pi0
+from trflm.text.word2vec import word2vec
+from trflm.trf import TRF
+
+
+@dataclass(frozen=True)
+class Data:
+    """The text of a recipe, read."""
+
+    vocab: Vocab
+    train: Corpus
+    dev: Corpus | None
+
+    @classmethod
+    def read(cls, recipe: Recipe) -> "Data":
+        data = recipe.data
+        if data.vocab:
+            vocab = Vocab.from_list(data.vocab)
+        else:
+            vocab = Vocab.from_text([data.train], size=data.vocab_size or None, min_count=data.min_count)
+        train = read_corpus(data.train, vocab, data.max_length or None)
+        return cls(vocab, train, read_corpus(data.valid, vocab) if data.valid else None)
+
+
+def build_trf(model: CNNModel, vocab: Vocab, pi: Tensor, rng: torch.Generator | None = None) -> TRF:
+    """A random field with fresh parameters."""
+    return TRF(vocab, CNN(model, len(vocab), rng), pi)
+
+
+def build_proposal(
+    section: LSTMProposalSection, n_words: int, count_V: Tensor, rng: torch.Generator | None = None
+) -> LSTMProposal:
+    """An LSTM proposal; `count_V`, the word counts of the training text, makes the classes of its output."""
+    class_V = frequency_classes(count_V, section.classes) if section.classes else None
+    return LSTMProposal(section, n_words, class_V, rng)
+
+
+def build_learner(recipe: Recipe, data: Data, fresh: bool) -> AugSA | NCE:
+    """The learner at its start. Unless `fresh`, what only a start needs (word2vec) is left out: a checkpoint follows."""
+    text, seed, device = data.train.sentences, recipe.run.seed, recipe.run.device
+    pi = empirical_pi(text.lengths_B)
+    trf = build_trf(recipe.model, data.vocab, pi, generator(seed, "init"))
+    if fresh and recipe.model.word2vec:
+        start_embedding(trf, text, recipe.model.embedding, seed)
+    trf = trf.to(device)
+    if isinstance(recipe.learner, AugSALearner):
+        counts_V = word_counts(text, len(data.vocab))
+        proposal = build_proposal(recipe.proposal, len(data.vocab), counts_V, generator(seed, "init", 1)).to(device)
+        return AugSA(trf, proposal, training_pi0(pi), recipe.learner, generator(seed, "init", 2))
+    return NCE(trf, Unigram.estimate(data.vocab, text, pi), recipe.learner)
+
+
+def word_counts(text: Batch, n_words: int) -> Tensor:
+    return torch.bincount(text.ids_N, minlength=n_words)
+
+
+def start_embedding(trf: TRF, text: Batch, size: int, seed: int) -> None:
+    """Words of the text start from word2vec; words of a larger vocabulary keep their random start."""
+    words_U, vector_UE = word2vec(text, len(trf.vocab), size, seed)
+    assert isinstance(trf.potential, CNN)
+    with torch.no_grad():
+        trf.potential.embedding[words_U] = vector_UE

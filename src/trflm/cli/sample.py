@@ -1,0 +1,33 @@
+"""`trf sample`."""
+
+from typing import Annotated
+
+import tyro
+
+from trflm.cli.options import Model, Threads, set_up
+from trflm.errors import InputError
+
+
+def sample(
+    model: Model,
+    *,
+    n: Annotated[int, tyro.conf.arg(name="n", aliases=["-n"], metavar="N", help="How many sentences.")] = 10,
+    length: Annotated[int | None, tyro.conf.arg(metavar="L", help="All of so many words; else as the model has it.")] = None,
+    seed: Annotated[int, tyro.conf.arg(metavar="S", help="The same seed gives the same sentences.")] = 1,
+    burn_in: Annotated[int, tyro.conf.arg(metavar="B", help="Sweeps before a sentence is taken.")] = 50,
+    threads: Threads = 0,
+) -> None:
+    """Draw sentences from a model, one a line.
+
+    Lengths come from the length distribution exactly; words by the Markov moves of training at that length. Each
+    sentence has a chain of its own, started from the proposal, and is taken after B sweeps: no thinning is needed.
+    """
+    if n < 1 or burn_in < 0 or (length is not None and length < 1):
+        raise InputError("-n and --length must be at least 1, --burn-in must not be negative")
+    set_up(threads)
+    from trflm.models import FieldModel, load_model
+
+    lm = load_model(model)
+    assert isinstance(lm, FieldModel)
+    for sentence in lm.sample(n, seed=seed, length=length, burn_in=burn_in):
+        print(sentence)

@@ -1,0 +1,173 @@
+"""AugSA + JSA: the training algorithm of the paper (fig:AugSA).
+
+Each step t, from K_D data sentences D and K_B persistent chains B advanced by TransMS:
+
+    theta  += gamma_theta Adam{mean_D dphi - (1/K_B) sum_B (pi_l / pi0_l) dphi}    gamma_theta = 1 / (t + 10^4)  eq:uplambda
+    zeta_l += min{gamma_zeta delta_l(B) / pi0_l, cap}, then zeta -= zeta_1         gamma_zeta = t^-0.2           eq:upzeta1, 2
+    mu     += gamma_mu (1/K_B) sum_B dlog q                                        SGD, gradient clipped         eq:upmu
+
+The cap and the clipping are not in the paper: with pi0_l near 1e-5 a single sample would move zeta_l by thousands.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trflm.errors import TrainingError
+from trflm.learning.loop import Metrics, clip_gradient
+from trflm.lms.lstm_proposal import LSTMProposal
+from trflm.sampling.chains import Chains, Target
+from trflm.sampling.draw import first_sentences
+from trflm.sampling.mixture import TransMSConfig, trans_ms
+from trflm.text import Batch, pack
+from trflm.text.lengths import draw_from_cdf
+from trflm.trf import TRF
+
+MEMORY = 0.99  # of the running averages
+STUCK_MOVES = 1e-3  # a running acceptance of Markov moves below this is a stuck sampler
+WATCH_AFTER = 300  # steps before the running averages mean anything
+
+
+@dataclass(frozen=True)
+class AugSAConfig(TransMSConfig):
+    batch: int = 1000  # K_D
+    chains: int = 100  # K_B
+    lr: float = 1.0  # gamma_theta = lr / (t + lr_delay)
+    lr_delay: float = 1e4
+    zeta_decay: float = 0.2  # gamma_zeta = t^-zeta_decay
+    zeta_cap: float = 10.0  # greatest step of one zeta_l
+    lr_proposal: float = 1.0  # gamma_mu
+    clip_proposal: float = 5.0  # greatest gradient norm of mu
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if min(self.batch, self.chains) < 1:
+            raise ValueError("batch and chains must be at least 1")
+        if not (self.lr >= 0 and self.lr_delay >= 0 and self.lr_proposal >= 0 and 0 <= self.zeta_decay <= 1):
+            raise ValueError("lr, lr_delay and lr_proposal must not be negative, zeta_decay must be between 0 and 1")
+        if not (self.zeta_cap > 0 and self.clip_proposal > 0):
+            raise ValueError("zeta_cap and clip_proposal must be positive")
+
+
+class AugSA:
+    """Trains a TRF and its proposal in place."""
+
+    def __init__(self, trf: TRF, proposal: LSTMProposal, pi0: Tensor, config: AugSAConfig, rng: torch.Generator) -> None:
+        self.trf, self.proposal, self.config = trf, proposal, config
+        self.pi0 = pi0.to(trf.zeta)
+        self.target = Target(trf, self.pi0)
+        self.theta = list(trf.potential.parameters())
+        self.adam = torch.optim.Adam(self.theta, lr=config.lr / (1 + config.lr_delay))
+        self.sgd = torch.optim.SGD(proposal.parameters(), lr=config.lr_proposal)
+        self.t = 0
+        lengths_C = draw_from_cdf(pi0.cumsum(0).cpu(), config.chains, rng).to(trf.zeta.device)
+        self.chains = first_sentences(proposal, lengths_C, rng)
+        self.length_share = self.pi0.clone()  # running shares of the lengths of the chains
+        self.move_acceptance = 1.0  # running
+        self.log_Z1 = trf.log_Z1()  # of the last evaluation; the KL estimate uses it
+
+    def step(self, batch: Batch, rng: torch.Generator) -> Metrics:
+        self.t += 1
+        # theta and zeta have changed since the last step, so the chains' densities are computed anew.
+        chains = Chains.at(self.chains, self.target)
+        chains, info = trans_ms(rng, chains, self.target, self.proposal, self.config)
+        self.chains = chains.batch
+        lengths_C = self.chains.lengths_B
+        phi_C, gradient_norm = self._update_theta(batch)
+        kl_part_C = phi_C - self.log_Z1 - self.trf.zeta[lengths_C]
+        zeta_step = self._update_zeta(lengths_C)
+        log_q_C = self._update_mu()
+
+        share = torch.bincount(lengths_C, minlength=len(self.pi0)).to(self.pi0) / len(lengths_C)
+        self.length_share = MEMORY * self.length_share + (1 - MEMORY) * share
+        moves = info.move.accepted / max(info.move.tried, 1)
+        self.move_acceptance = MEMORY * self.move_acceptance + (1 - MEMORY) * moves
+        self._watch()
+        return {
+            "jump_acceptance": info.jump.accepted / max(info.jump.tried, 1),
+            "move_acceptance": moves,
+            "kl": float((kl_part_C - log_q_C).mean()),
+            "length_distance": float((self.length_share - self.pi0).abs().sum() / 2),
+            "zeta_step": zeta_step,
+            "gradient_norm": gradient_norm,
+            "log_q": float(log_q_C.mean()),
+        }
+
+    def _update_theta(self, data: Batch) -> tuple[Tensor, float]:
+        """eq:uplambda; phi of the chains before the update, and the norm of the gradient."""
+        both = pack([data, self.chains])
+        weight_C = (self.trf.pi / self.pi0)[self.chains.lengths_B] / len(self.chains)
+        weight_B = torch.cat([weight_C.new_full((len(data),), -1 / len(data)), weight_C])
+        phi_B = self.trf.potential(both)
+        self.adam.zero_grad()
+        (weight_B.to(phi_B) * phi_B).sum().backward()
+        norm = clip_gradient(self.theta, math.inf)
+        self.adam.param_groups[0]["lr"] = self.config.lr / (self.t + self.config.lr_delay)
+        self.adam.step()
+        return phi_B.detach()[len(data) :].double(), norm
+
+    def _update_zeta(self, lengths_C: Tensor) -> float:
+        """eq:upzeta1, eq:upzeta2; the greatest change of a zeta_l."""
+        share = torch.bincount(lengths_C, minlength=len(self.pi0)).to(self.pi0) / len(lengths_C)
+        gamma = self.t**-self.config.zeta_decay
+        step = (gamma * share[1:] / self.pi0[1:]).clamp(max=self.config.zeta_cap)
+        change = step - step[0]
+        self.trf.zeta[1:] += change
+        return float(change.abs().max())
+
+    def _update_mu(self) -> Tensor:
+        """eq:upmu; log q of the words of each chain before the update."""
+        log_q_C = self.proposal.log_q(self.chains)
+        self.sgd.zero_grad()
+        (-log_q_C.mean()).backward()
+        clip_gradient(self.proposal.parameters(), self.config.clip_proposal)
+        self.sgd.step()
+        return log_q_C.detach()
+
+    def _watch(self) -> None:
+        """Stop a run that has gone wrong while its last good checkpoint is near."""
+        if self.t > WATCH_AFTER and self.move_acceptance < STUCK_MOVES:
+            raise TrainingError(
+                f"the sampler is stuck: of the Markov moves of the last steps {self.move_acceptance:.2%} were accepted. The "
+                "proposal does not follow the model: lower learner.lr, or raise learner.trials or learner.lr_proposal. The "
+                "last good checkpoint is kept"
+            )
+        a_word = self.trf.zeta[2:] / torch.arange(1, self.trf.max_length, device=self.trf.zeta.device)
+        if len(a_word) and float(a_word.abs().max()) > 10 * math.log(len(self.trf.vocab)):
+            raise TrainingError(
+                f"zeta runs away: it has grown to {float(a_word.abs().max()):.0f} a word, ten times log V. Lower learner.lr "
+                "or learner.zeta_cap. The last good checkpoint is kept"
+            )
+
+    def evaluate(self, dev: Batch) -> Metrics:
+        """Mean dev log-likelihood a sentence, with pi and the zeta of this moment; lengths training has not seen left out."""
+        self.log_Z1 = self.trf.log_Z1()
+        known = dev.select((~self.trf.unseen(dev.lengths_B)).nonzero().squeeze(1))
+        log_likelihood = float(self.trf.log_prob(known).mean())
+        return {"dev_log_likelihood": log_likelihood, "log_Z1": self.log_Z1, "criterion": log_likelihood}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "trf": self.trf.state_dict(),
+            "proposal": self.proposal.state_dict(),
+            "adam": self.adam.state_dict(),
+            "sgd": self.sgd.state_dict(),
+            "chains": {"ids": self.chains.ids_N, "lengths": self.chains.lengths_B},
+            "length_share": self.length_share,
+            "t": self.t,
+            "move_acceptance": self.move_acceptance,
+            "log_Z1": self.log_Z1,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        device = self.trf.zeta.device
+        self.trf.load_state_dict(state["trf"])
+        self.proposal.load_state_dict(state["proposal"])
+        self.adam.load_state_dict(state["adam"])
+        self.sgd.load_state_dict(state["sgd"])
+        self.chains = Batch(state["chains"]["ids"], state["chains"]["lengths"]).to(device)
+        self.length_share = state["length_share"].to(device)
+        self.t, self.move_acceptance, self.log_Z1 = state["t"], state["move_acceptance"], state["log_Z1"]

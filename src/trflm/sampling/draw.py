@@ -1,0 +1,47 @@
+"""Sentences from a trained field: l ~ pi exactly, then x ~ p_l by Markov moves at that length, one chain a sentence.
+
+Lengths need no Markov chain: p(l, x) = pi_l p_l(x). Every sentence comes from a chain of its own after `burn_in` sweeps, so
+there is nothing to thin: the sentences are independent.
+"""
+
+import torch
+from torch import Tensor
+
+from trflm.lms.proposal import DRAW, Proposal
+from trflm.sampling.chains import Chains
+from trflm.sampling.gibbs import block_gibbs
+from trflm.sampling.mixture import TransMSConfig
+from trflm.text import Batch
+from trflm.text.lengths import draw_from_cdf
+from trflm.trf import TRF
+
+
+def draw_sentences(
+    rng: torch.Generator, trf: TRF, proposal: Proposal, n: int, length: int | None, burn_in: int, config: TransMSConfig
+) -> Batch:
+    """n sentences, all of `length` words if it is given."""
+    lengths_C = draw_from_cdf(trf.pi.cumsum(0).cpu(), n, rng) if length is None else torch.full((n,), length)
+    target = FixedLength(trf)
+    chains = Chains.at(first_sentences(proposal, lengths_C.to(trf.zeta.device), rng), target)
+    for _ in range(burn_in):
+        chains, _ = block_gibbs(rng, chains, target, proposal, config.block, config.trials)
+    return chains.batch
+
+
+class FixedLength:
+    """log p_l(x) up to a constant: while the length is fixed it is phi alone."""
+
+    def __init__(self, trf: TRF) -> None:
+        self.trf = trf
+
+    def log_density(self, batch: Batch) -> Tensor:
+        return self.trf.phi(batch)
+
+
+def first_sentences(proposal: Proposal, lengths_C: Tensor, rng: torch.Generator) -> Batch:
+    """Where chains start: words from the proposal."""
+    n, longest = len(lengths_C), int(lengths_C.max())
+    given_C1L = torch.full((n, 1, longest), DRAW, device=lengths_C.device)
+    words_CL = proposal.propose(rng, proposal.start(n), given_C1L, lengths_C, lengths_C).words_CMs[:, 0]
+    inside_CL = torch.arange(longest, device=lengths_C.device) < lengths_C[:, None]
+    return Batch(words_CL[inside_CL], lengths_C)

@@ -1,0 +1,22 @@
+"""Word embeddings to start from, by word2vec (gensim): CBOW with negative sampling, as the word2vec tool does by default."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trflm.errors import InputError
+from trflm.text.batch import Batch
+
+
+def word2vec(text: Batch, n_words: int, size: int, seed: int) -> tuple[Tensor, Tensor]:
+    """(words_U, vector_UE): a vector for each word that occurs in the text. The same text and seed give the same vectors."""
+    try:
+        from gensim.models import Word2Vec
+    except ImportError as error:
+        raise InputError("model.word2vec needs gensim: pip install 'trflm[word2vec]', or set model.word2vec = false") from error
+
+    sentences = [ids.tolist() for ids in text.ids_N.split(text.lengths_B.tolist())]
+    model = Word2Vec(sentences, vector_size=size, window=5, min_count=1, epochs=5, workers=1, seed=seed)
+    words = np.array(model.wv.index_to_key, dtype=np.int64)
+    assert words.max() < n_words
+    return torch.from_numpy(words), torch.from_numpy(np.array(model.wv.vectors, dtype=np.float32))

@@ -1,0 +1,143 @@
+"""AugSA + JSA on a language small enough to enumerate."""
+
+import copy
+import dataclasses
+
+import pytest
+import torch
+from harness import random_pi, rng, sentence_numbers, tiny_vocab
+
+from trflm.errors import TrainingError
+from trflm.learning.augsa import AugSA, AugSAConfig
+from trflm.learning.loop import Plan, generator, training
+from trflm.lms.lstm_proposal import LSTMProposal, LSTMProposalConfig
+from trflm.potentials.cnn import CNN, CNNConfig
+from trflm.sampling.exact import Exact, all_sentences, log_likelihood
+from trflm.text import Batch, empirical_pi, training_pi0
+from trflm.text.lengths import draw_from_cdf
+from trflm.trf import TRF
+
+V, M = 3, 3
+TINY = CNNConfig(embedding=6, projection=6, bank_width=3, bank_filters=6, stack_layers=2, stack_filters=6, init=0.5)
+CONFIG = AugSAConfig(
+    batch=200, chains=200, jump_range=2, block=2, trials=3, lr=0.02, lr_delay=0, zeta_decay=0.6, lr_proposal=0.2
+)  # fmt: skip
+
+
+def a_learner(config: AugSAConfig, pi: torch.Tensor) -> AugSA:
+    trf = TRF(tiny_vocab(V), CNN(TINY, V, rng(1)), pi)
+    proposal = LSTMProposal(LSTMProposalConfig(units=8, init=0.3), V, torch.tensor([0, 1, 1]), rng(2))
+    return AugSA(trf, proposal, training_pi0(pi), config, rng(3))
+
+
+def sentences(n: int) -> tuple[Batch, torch.Tensor]:
+    """n draws from a random distribution over all sentences, and their shares."""
+    batch = all_sentences(V, M)
+    weights = torch.rand(len(batch), generator=rng(7), dtype=torch.float64) ** 3
+    weights *= random_pi(M)[batch.lengths_B] / V**batch.lengths_B
+    data = batch.select(draw_from_cdf(weights.cumsum(0), n, rng(8)))
+    return data, torch.bincount(sentence_numbers(data, V), minlength=len(batch)).double() / n
+
+
+def test_with_theta_frozen_zeta_reaches_the_exact_log_Z_ratios():
+    data, _ = sentences(2000)
+    learner = a_learner(dataclasses.replace(CONFIG, lr=0.0, zeta_decay=0.8), empirical_pi(data.lengths_B))
+    learner.trf.zeta.copy_(torch.tensor([0.0, 0, 3, 1]))  # far off
+    for _ in training(learner, data, None, Plan(batch=200, epochs=100, seed=1)):
+        pass
+    with torch.no_grad():
+        zeta = Exact.of(learner.trf.potential, V, M).zeta
+    assert float((learner.trf.zeta - zeta).abs().max()) < 0.05
+    assert learner.trf.zeta[1] == 0
+
+
+def test_with_theta_free_the_divergence_from_data_falls_to_the_best_there_is():
+    data, data_S = sentences(2000)
+    pi = empirical_pi(data.lengths_B)
+    learner = a_learner(dataclasses.replace(CONFIG, lr=5.0, lr_delay=300.0), pi)
+
+    best = copy.deepcopy(learner.trf.potential)  # exact gradient ascent from the same start
+    optimiser = torch.optim.Adam(best.parameters(), lr=0.01)
+    for _ in range(1500):
+        optimiser.zero_grad()
+        (-log_likelihood(best, V, data_S, pi)).backward()
+        optimiser.step()
+
+    with torch.no_grad():
+        before = float(log_likelihood(learner.trf.potential, V, data_S, pi))
+        most = float(log_likelihood(best, V, data_S, pi))
+    for _ in training(learner, data, None, Plan(batch=200, epochs=100, seed=1)):
+        pass
+    with torch.no_grad():
+        after = float(log_likelihood(learner.trf.potential, V, data_S, pi))
+    assert most - before > 0.2
+    assert most - after < 0.02
+    # The learned zeta follows: the log-likelihood the learner itself reports is the exact one.
+    reported = learner.evaluate(data)["dev_log_likelihood"]
+    assert abs(reported - after) < 0.1  # zeta of one moment, which follows a moving theta
+
+
+def test_theta_gradient_is_the_papers():
+    """One step of plain SGD in place of Adam moves theta by the formula, computed sentence by sentence."""
+    data, _ = sentences(40)
+    pi = empirical_pi(data.lengths_B)
+    learner = a_learner(dataclasses.replace(CONFIG, chains=30), pi)
+    learner.adam = torch.optim.SGD(learner.theta, lr=0.0)  # type: ignore[assignment]
+    before = [p.detach().clone() for p in learner.theta]
+    learner.step(data, generator(1, "step", 1))
+    expected = [torch.zeros_like(p) for p in before]
+    with torch.no_grad():
+        moved = [p.clone() for p in learner.theta]
+        for p, old in zip(learner.theta, before, strict=True):
+            p.copy_(old)
+
+    def add(batch: Batch, weight_B: torch.Tensor) -> None:
+        for b in range(len(batch)):
+            phi = learner.trf.potential(batch.select(torch.tensor([b]))).sum()
+            for total, g in zip(expected, torch.autograd.grad(phi, learner.theta), strict=True):
+                total += float(weight_B[b]) * g
+
+    add(data, torch.full((len(data),), 1 / len(data)))
+    add(learner.chains, -(pi / learner.pi0)[learner.chains.lengths_B] / len(learner.chains))
+    lr = learner.config.lr / (1 + learner.config.lr_delay)
+    for after, old, g in zip(moved, before, expected, strict=True):
+        torch.testing.assert_close(after, old + lr * g, rtol=1e-4, atol=1e-6)
+
+
+def test_zeta_step_is_the_papers_with_a_cap():
+    learner = a_learner(dataclasses.replace(CONFIG, zeta_decay=0.5, zeta_cap=1.5), random_pi(M))
+    learner.t = 4
+    before = learner.trf.zeta.clone()
+    learner._update_zeta(torch.tensor([1, 1, 3, 3, 3, 3, 3, 3]))
+    pi0 = learner.pi0
+    raw = torch.tensor([0.25 / pi0[1], 0.0, 0.75 / pi0[3]], dtype=torch.float64) * 0.5  # gamma = 4^-0.5
+    step = raw.clamp(max=1.5)
+    assert float(raw.max()) < 1.5 or float(step.max()) == 1.5
+    torch.testing.assert_close(learner.trf.zeta[1:] - before[1:], step - step[0])
+
+
+def test_state_continues_bit_for_bit():
+    data, _ = sentences(400)
+    pi = empirical_pi(data.lengths_B)
+    plan = Plan(batch=200, epochs=6, seed=5)
+    whole, first, second = (a_learner(CONFIG, pi) for _ in range(3))
+    rows = [m.metrics for m in training(whole, data, data, plan)]
+    for moment in training(first, data, data, plan):
+        if moment.step == 7:
+            break
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    assert [m.metrics for m in training(second, data, data, plan, steps_done=7)] == rows[7:]
+    for a, b in zip(whole.theta, second.theta, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_stuck_sampler_and_a_runaway_zeta_stop_with_advice():
+    data, _ = sentences(400)
+    learner = a_learner(CONFIG, empirical_pi(data.lengths_B))
+    learner.t, learner.move_acceptance = 1000, 1e-4
+    with pytest.raises(TrainingError, match=r"stuck.*lower learner\.lr"):
+        learner._watch()
+    learner = a_learner(CONFIG, empirical_pi(data.lengths_B))
+    learner.trf.zeta[3] = 1e4
+    with pytest.raises(TrainingError, match="zeta runs away"):
+        learner.step(data, rng())
