@@ -70,14 +70,17 @@ class ClassSoftmax(nn.Module):
         class_R = self.class_V[word_R]
         of_class_R = -F.cross_entropy(F.linear(h_RH, self.class_weight, self.class_bias), class_R, reduction="none")
         order_R, counts = self._by_class(class_R)
-        parts = []
-        for number, h_rH, word_r in zip(
-            range(len(counts)), h_RH[order_R].split(counts), word_R[order_R].split(counts), strict=True
-        ):
-            if counts[number]:
-                first, stop = self._slice(number)
-                logits = F.linear(h_rH, self.weight[first:stop], self.bias[first:stop])
-                parts.append(-F.cross_entropy(logits, self.place_V[word_r] - first, reduction="none"))
+        place_R = self.place_V[word_R[order_R]] - self._starts_of(class_R[order_R])
+        # Split once: the gradient of a split is one concatenation, that of every slice would be a whole matrix.
+        by_class = zip(
+            h_RH[order_R].split(counts), place_R.split(counts), self.weight.split(self.sizes), self.bias.split(self.sizes),
+            strict=True,
+        )  # fmt: skip
+        parts = [
+            -F.cross_entropy(F.linear(h_rH, weight, bias), place_r, reduction="none")
+            for h_rH, place_r, weight, bias in by_class
+            if len(h_rH)
+        ]
         return of_class_R + torch.cat(parts)[torch.argsort(order_R)]
 
     def choose(self, h_RH: Tensor, row_T: Tensor, given_T: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -89,16 +92,12 @@ class ClassSoftmax(nn.Module):
         h_TH = h_RH[row_T[order_T]]
         logits_TW = h_TH.new_full((len(row_T), max(self.sizes)), -math.inf)
         at = 0
-        for number, count in enumerate(counts):
+        for count, weight, bias in zip(counts, self.weight.split(self.sizes), self.bias.split(self.sizes), strict=True):
             if count:
-                first, stop = self._slice(number)
-                torch.addmm(
-                    self.bias[first:stop], h_TH[at : at + count], self.weight[first:stop].t(),
-                    out=logits_TW[at : at + count, : stop - first],
-                )  # fmt: skip
+                torch.addmm(bias, h_TH[at : at + count], weight.t(), out=logits_TW[at : at + count, : len(bias)])
                 at += count
         log_prob_TW = logits_TW.log_softmax(1)
-        starts_T = torch.tensor(self.starts, device=row_T.device)[class_T[order_T]]
+        starts_T = self._starts_of(class_T[order_T])
         given_order_T = given_T[order_T]
         given_place_T = torch.where(given_order_T == DRAW, DRAW, self.place_V[given_order_T.clamp(min=0)] - starts_T)
         every_T = torch.arange(len(row_T), device=row_T.device)
@@ -107,8 +106,8 @@ class ClassSoftmax(nn.Module):
         word_T = self.word_V[starts_T + place_T][back_T]
         return word_T, of_class_RK[row_T, class_T] + log_prob_TW[every_T, place_T][back_T]
 
-    def _slice(self, number: int) -> tuple[int, int]:
-        return self.starts[number], self.starts[number] + self.sizes[number]
+    def _starts_of(self, class_T: Tensor) -> Tensor:
+        return torch.tensor(self.starts, device=class_T.device)[class_T]
 
     def _by_class(self, class_T: Tensor) -> tuple[Tensor, list[int]]:
         """The order that sorts by class, and how many there are of each."""

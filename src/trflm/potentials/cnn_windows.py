@@ -27,13 +27,14 @@ def contributions(cnn: CNN, batch: Batch) -> Tensor:
         bank = windows.layer(half_offsets(config.bank_width))
         pool = bank.above(half_offsets(config.pool_width))
         f_DC = sum_table(cnn, windows, bank.rep_D)
-        looked = [f_DC[row_D] for row_D in pool.rows_below]
-        h_DC = functools.reduce(torch.maximum, looked).relu_()
+        h_DC = functools.reduce(torch.maximum, [f_DC[row_D] for row_D in pool.rows_below]).relu_()
         layer, outputs = pool, []
         for weight in cnn.stack:
-            z = (with_zero_row(h_DC) @ weight.flatten(1)).view(-1, *weight.shape[1:])
-            layer = layer.above(half_offsets(config.stack_width))
-            h_DC = functools.reduce(torch.add, [z[:, o][row_D] for o, row_D in enumerate(layer.rows_below)]).relu_()
+            width, d_s = weight.shape[1:]
+            z = with_zero_row(h_DC @ weight.flatten(1)).view(-1, d_s)  # row * width + offset
+            layer = layer.above(half_offsets(width))
+            reads_Dw = torch.stack([row_D * width + o for o, row_D in enumerate(layer.rows_below)], 1)
+            h_DC = F.embedding_bag(reads_Dw, z, mode="sum").relu_()
             outputs.append((layer, h_DC))
         top, _ = outputs[-1]
         total_DS = sum(a_S * h_DS[layer.row_N[top.rep_D]] for a_S, (layer, h_DS) in zip(cnn.skip, outputs, strict=True))
@@ -50,9 +51,11 @@ def sum_table(cnn: CNN, windows: "Windows", rep_D: Tensor) -> Tensor:
     columns = torch.tensor([windows.column(o) for _, o in cnn.offsets], device=rep_D.device)
     rows = windows.word_NR[rep_D][:, columns] * P + torch.arange(P, device=rep_D.device)
     first_K = torch.arange(K, device=rep_D.device)
-    bags = torch.arange(len(rep_D), device=rep_D.device)[:, None] * P + first_K * (first_K + 1) // 2
-    f_DC = F.embedding_bag(rows.flatten().int(), table, bags.flatten().int(), mode="sum").view(-1, K * w)
-    return with_zero_row(f_DC)
+    # Bags D*K and on are empty: the row of zeros.
+    bags = (torch.arange(len(rep_D) + 1, device=rep_D.device)[:, None] * P + first_K * (first_K + 1) // 2).clamp(
+        max=rows.numel()
+    )
+    return F.embedding_bag(rows.flatten().int(), table, bags.flatten().int(), mode="sum").view(-1, K * w)
 
 
 def with_zero_row(rows_DC: Tensor) -> Tensor:
