@@ -112,6 +112,7 @@ def test_discounts_by_hand() -> None:
     np.testing.assert_allclose(discounts(count, 2), [0.0, 0.5, 1.25, 2.0])
 
 
+@pytest.mark.filterwarnings("ignore:the .-grams")
 def test_a_text_too_small_for_discounts_warns_and_still_sums_to_one() -> None:
     vocab = Vocab(["<unk>", "a", "b"])
     with pytest.warns(UserWarning, match=r"2-grams .* too few .*\(0.5, 1.0, 1.5\)"):
