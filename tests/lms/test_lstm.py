@@ -169,6 +169,11 @@ def test_clipping_bounds_the_update() -> None:
     assert float(moved) == pytest.approx(0.01, rel=1e-3)
 
 
+def test_no_sentences_have_no_scores(lstm: LSTM) -> None:
+    for lm in (lstm, Preserve(lstm), Shuffle(Preserve(lstm), seed=0)):
+        assert lm.log_prob([]).shape == (0,)
+
+
 def test_a_batch_of_int32_words_is_scored(lstm: LSTM) -> None:
     batch = VOCAB.batch(SENTENCES)
     torch.testing.assert_close(lstm.log_prob(Batch(batch.ids_N.int(), batch.lengths_B)), lstm.log_prob(SENTENCES))

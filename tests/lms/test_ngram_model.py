@@ -5,12 +5,15 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load, save
 
 from trflm.errors import InputError
 from trflm.lms.ngram import KneserNeyConfig, NGram, kneser_ney
 from trflm.lms.ngram.tables import Order, Tables
 from trflm.lms.protocol import LanguageModel
 from trflm.text import Batch, Vocab, pack
+
+MODELS = ["unigram", "interpolated", "backed_off"]  # names of fixtures
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +28,13 @@ def interpolated() -> NGram:
     text = vocab.batch(["a b", "a a b", "a b", "<unk> a b", "a a a b", "b", "a <unk>", "b a b"] * 4)
     with pytest.warns(UserWarning, match="too few"):
         return kneser_ney(text, vocab, KneserNeyConfig(order=3))
+
+
+@pytest.fixture(scope="module")
+def unigram() -> NGram:
+    vocab = Vocab(["<unk>", "a", "b"])
+    with pytest.warns(UserWarning, match="too few"):
+        return kneser_ney(vocab.batch(["a b", "a"]), vocab, KneserNeyConfig(order=1))
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +84,7 @@ def test_words_outside_the_vocabulary_are_unk(model: NGram) -> None:
     assert model.log_prob(["w1 zebra w2"]) == model.log_prob(["w1 <unk> w2"])
 
 
-@pytest.mark.parametrize("name", ["interpolated", "backed_off"])
+@pytest.mark.parametrize("name", MODELS)
 def test_all_sentences_sum_to_one(name: str, request: pytest.FixtureRequest) -> None:
     lm: NGram = request.getfixturevalue(name)
     end_at_once = np.exp(lm.tables.extend(lm.tables.start_context(1), np.array([lm.tables.end]))[1][-1, 0])
@@ -84,7 +94,7 @@ def test_all_sentences_sum_to_one(name: str, request: pytest.FixtureRequest) -> 
     assert 0 < going_on < 0.6 * (1 - shorter)
 
 
-@pytest.mark.parametrize("name", ["interpolated", "backed_off"])
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("prefix", ["", "a", "b", "a b", "b a a"])
 def test_log_q_sums_to_one_over_spans(name: str, prefix: str, request: pytest.FixtureRequest) -> None:
     lm: NGram = request.getfixturevalue(name)
@@ -94,7 +104,7 @@ def test_log_q_sums_to_one_over_spans(name: str, prefix: str, request: pytest.Fi
     torch.testing.assert_close(log_q.double().exp().sum(), torch.tensor(1.0, dtype=torch.float64), rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("name", ["interpolated", "backed_off"])
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("prefix", ["", "a", "a b"])
 def test_propose_draws_from_log_q(name: str, prefix: str, request: pytest.FixtureRequest) -> None:
     lm: NGram = request.getfixturevalue(name)
@@ -110,7 +120,7 @@ def test_propose_draws_from_log_q(name: str, prefix: str, request: pytest.Fixtur
     assert error.abs().max() < 4  # standard errors, the largest of nine
 
 
-@pytest.mark.parametrize("name", ["interpolated", "backed_off"])
+@pytest.mark.parametrize("name", MODELS)
 def test_sample_draws_from_p(name: str, request: pytest.FixtureRequest) -> None:
     lm: NGram = request.getfixturevalue(name)
     n = 40_000
@@ -146,10 +156,17 @@ def test_log_q_of_a_proposed_span_put_in_place(model: NGram, text: Batch) -> Non
 def test_log_q_of_a_span_beyond_the_sentence(model: NGram) -> None:
     with pytest.raises(ValueError, match="beyond the end"):
         model.log_q(model.vocab.batch(["w1 w2"]), torch.tensor([1]), torch.tensor([2]))
+    with pytest.raises(ValueError, match="beyond the end"):
+        model.propose(model.vocab.batch(["w1 w2"]), torch.tensor([3]), torch.tensor([1]), torch.Generator())
+
+
+def test_no_sentences_have_no_scores(model: NGram) -> None:
+    assert model.log_prob([]).shape == (0,)
+    assert len(model.sample(0, torch.Generator())) == 0
 
 
 def test_tensors_there_and_back(model: NGram) -> None:
-    back = NGram.from_tensors(model.vocab, model.to_tensors())
+    back = NGram.from_tensors(model.vocab, load(save(model.to_tensors())))
     assert torch.equal(back.log_prob(["w1 w2 w3", "seen"]), model.log_prob(["w1 w2 w3", "seen"]))
     assert back.n_parameters() == model.n_parameters()
 

@@ -49,6 +49,8 @@ class Preserve:
     def explain(self, sentences: Batch | Sequence[str]) -> Explanation:
         lstm = self.lstm
         batch = lstm.vocab.batch(sentences).to(lstm.output_bias.device)
+        if not len(batch):
+            return lstm.explain(batch)
         # 1. The text: the words of each sentence and its end. Symbol i is read where the one before it was predicted.
         text = concatenate(batch, lstm.end)
         is_end = text == lstm.end

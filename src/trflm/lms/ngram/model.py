@@ -26,6 +26,7 @@ class NGram:
         g(u | x) = prod_i p(u_i | x u_<i) / (1 - p(end | x u_<i)),
 
     which sums to one over all spans of a given length. `propose` draws from it, `log_q` evaluates it.
+    This holds for any model whose probabilities sum to one after every context, estimated here or read from a file.
     """
 
     def __init__(self, vocab: Vocab, tables: Tables) -> None:
@@ -65,12 +66,14 @@ class NGram:
             columns[-1][going] = symbol_W
             goes_on = symbol_W != self.tables.end
             going, context_KB = going[goes_on], row_nW[:-1, goes_on]
-        symbol_BL = np.stack(columns, axis=1)
+        symbol_BL = np.column_stack([np.empty((n_sentences, 0), np.int64), *columns])
         is_word_BL = symbol_BL != self.tables.end
         return Batch(torch.from_numpy(symbol_BL[is_word_BL]), torch.from_numpy(is_word_BL.sum(1)))
 
     def propose(self, batch: Batch, start_B: Tensor, length_B: Tensor, generator: Generator) -> tuple[Batch, Tensor]:
         """Spans of `length_B` words, each drawn from g given the first `start_B` words of its sentence, and [B] their log g."""
+        if bool((start_B > batch.lengths_B).any()):
+            raise ValueError("a span starts beyond the end of its sentence")
         symbol_T, first_B = self._mark(batch)
         row_nT, _ = self.tables.walk(symbol_T)
         context_KB = row_nT[:-1, first_B + start_B.cpu().numpy()]
@@ -134,7 +137,7 @@ class NGram:
             log_q_B[going] += log_q_W
             context_KB = row_nW[:-1]
         is_word_BL = np.arange(word_BL.shape[1]) < length_B[:, None]
-        return Batch(torch.from_numpy(word_BL[is_word_BL]), torch.from_numpy(length_B)), log_q_B
+        return Batch(torch.from_numpy(word_BL[is_word_BL]), torch.from_numpy(length_B.astype(np.int64))), log_q_B
 
 
 def _to_torch(value: np.ndarray, batch: Batch) -> Tensor:

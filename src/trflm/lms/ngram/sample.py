@@ -10,11 +10,26 @@ If the sentence may not end, every order works on p(w | h) / (1 - p(end | h)) in
 Shapes: n the order, K = n - 1, A contexts, G n-grams of one order, P of the order below.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from torch import Generator
 
 from trflm.lms.ngram.tables import NOT_STORED, Tables
+
+
+@dataclass(frozen=True, eq=False)
+class _Choices:
+    """What may be drawn at each order: the n-grams low .. high - 1, with `mass` out of the `total` probability allowed."""
+
+    low_nA: np.ndarray
+    high_nA: np.ndarray
+    mass_nA: np.ndarray
+    total_nA: np.ndarray
+
+    def select(self, index: np.ndarray) -> "_Choices":
+        return _Choices(self.low_nA[:, index], self.high_nA[:, index], self.mass_nA[:, index], self.total_nA[:, index])
 
 
 class WordSampler:
@@ -35,58 +50,49 @@ class WordSampler:
 
         With `may_end` a symbol is a word or the end and the density is p(w | h), without it p(w | h) / (1 - p(end | h)).
         """
-        tables, (K, A) = self.tables, context_KA.shape
-        end_row_nA, log_end_nA = tables.extend(context_KA, np.full(A, tables.end))
-        if may_end:
-            log_end_nA = np.full_like(log_end_nA, -np.inf)
-        # 1. At each order: the range of n-grams to choose from, their mass, and the mass of all that may be drawn.
-        context_nA = np.concatenate([np.zeros((1, A), np.int64), context_KA])
-        low_nA, high_nA = np.zeros_like(context_nA), np.zeros_like(context_nA)
-        mass_nA, total_nA = np.zeros(context_nA.shape), -np.expm1(log_end_nA)
-        for k, (first, cumulative) in enumerate(zip(self.first, self.cumulative, strict=True)):
-            at = np.flatnonzero(context_nA[k] != NOT_STORED)
-            low, high = first[context_nA[k, at]], first[context_nA[k, at] + 1]
-            if not may_end:
-                high = high - (end_row_nA[k, at] != NOT_STORED)  # the end is the last of its neighbours
-            low_nA[k, at], high_nA[k, at] = low, high
-            mass_nA[k, at] = cumulative[high] - cumulative[low]
-        # Where every word is stored, nothing is left to the order below, whatever the rounding says.
-        n_choices = tables.n_words + may_end
-        total_nA = np.where(high_nA - low_nA >= n_choices, mass_nA, total_nA)
-        total_nA[0] = mass_nA[0]
-        # 2. Draw until no order refuses the word.
-        symbol_A, row_nA = np.empty(A, np.int64), np.empty((K + 1, A), np.int64)
-        log_prob_A = np.empty(A)
+        K, A = context_KA.shape
+        choices, log_rest_A = self._choices(context_KA, may_end)
+        symbol_A, row_nA, log_prob_A = np.empty(A, np.int64), np.empty((K + 1, A), np.int64), np.empty(A)
         todo, top = np.arange(A), np.full(A, K)
         while len(todo):
-            symbol, level = self._descend(
-                mass_nA[:, todo], total_nA[:, todo], low_nA[:, todo], high_nA[:, todo], top, generator
-            )
-            row, log_prob = tables.extend(context_KA[:, todo], symbol)
+            symbol, level = self._descend(choices.select(todo), top, generator)
+            row, log_prob = self.tables.extend(context_KA[:, todo], symbol)
             refused = (row != NOT_STORED) & (np.arange(K + 1)[:, None] > level)
             again = refused.any(0)
             done = todo[~again]
             symbol_A[done], row_nA[:, done], log_prob_A[done] = symbol[~again], row[:, ~again], log_prob[-1, ~again]
             todo, top = todo[again], refused.argmax(0)[again] - 1
-        return symbol_A, row_nA, log_prob_A - np.log1p(-np.exp(log_end_nA[-1]))
+        return symbol_A, row_nA, log_prob_A - log_rest_A
 
-    def _descend(
-        self,
-        mass_nA: np.ndarray,
-        total_nA: np.ndarray,
-        low_nA: np.ndarray,
-        high_nA: np.ndarray,
-        top_A: np.ndarray,
-        generator: Generator,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _choices(self, context_KA: np.ndarray, may_end: bool) -> tuple[_Choices, np.ndarray]:
+        """The choices after each context, and [A] log of the probability of all symbols allowed there."""
+        tables, A = self.tables, context_KA.shape[1]
+        context_nA = np.concatenate([np.zeros((1, A), np.int64), context_KA])
+        if may_end:
+            end_stored_nA, total_nA = np.zeros(context_nA.shape, bool), np.ones(context_nA.shape)
+        else:
+            end_row_nA, log_end_nA = tables.extend(context_KA, np.full(A, tables.end))
+            end_stored_nA, total_nA = end_row_nA != NOT_STORED, -np.expm1(log_end_nA)
+        log_rest_A = np.log(total_nA[-1])
+        low_nA, high_nA, mass_nA = np.zeros_like(context_nA), np.zeros_like(context_nA), np.zeros(context_nA.shape)
+        for k, (first, cumulative) in enumerate(zip(self.first, self.cumulative, strict=True)):
+            at = np.flatnonzero(context_nA[k] != NOT_STORED)
+            low = first[context_nA[k, at]]
+            high = first[context_nA[k, at] + 1] - end_stored_nA[k, at]  # the end is the last of its neighbours
+            low_nA[k, at], high_nA[k, at], mass_nA[k, at] = low, high, cumulative[high] - cumulative[low]
+        # Where every symbol is stored, nothing is left to the orders below, whatever the rounding says.
+        all_stored_nA = high_nA - low_nA >= tables.n_words + may_end
+        return _Choices(low_nA, high_nA, mass_nA, np.where(all_stored_nA, mass_nA, total_nA)), log_rest_A
+
+    def _descend(self, choices: _Choices, top_A: np.ndarray, generator: Generator) -> tuple[np.ndarray, np.ndarray]:
         """[A] symbols and the order index each was drawn at, going down from `top_A`."""
         symbol_A, level_A = np.empty(len(top_A), np.int64), np.full(len(top_A), NOT_STORED)
-        for k in range(len(mass_nA) - 1, -1, -1):
+        for k in range(self.tables.n - 1, -1, -1):
             at = np.flatnonzero((level_A == NOT_STORED) & (top_A >= k))
-            point = torch.rand(len(at), generator=generator, dtype=torch.float64).numpy() * total_nA[k, at]
-            chosen = (point < mass_nA[k, at]) | (k == 0)
+            point = torch.rand(len(at), generator=generator, dtype=torch.float64).numpy() * choices.total_nA[k, at]
+            chosen = (point < choices.mass_nA[k, at]) | (k == 0)
             at, point = at[chosen], point[chosen]
-            low, high, cumulative = low_nA[k, at], high_nA[k, at], self.cumulative[k]
+            low, high, cumulative = choices.low_nA[k, at], choices.high_nA[k, at], self.cumulative[k]
             row = np.clip(np.searchsorted(cumulative, cumulative[low] + point, side="right") - 1, low, high - 1)
             symbol_A[at] = self.tables.orders[k].key_G[row] % self.tables.n_symbols
             level_A[at] = k
