@@ -174,3 +174,10 @@ class _Weights(NamedTuple):
         assert isinstance(layer, nn.LSTM)
         w_input, w_recurrent, b_input, b_recurrent = layer.all_weights[0]
         return cls(w_input, w_recurrent, b_input + b_recurrent)
+
+
+def concatenate(batch: Batch, end: int) -> Tensor:
+    """[N + B] the words of all sentences, each sentence followed by the end symbol."""
+    text = batch.ids_N.new_full((batch.n_words + len(batch),), end, dtype=torch.int64)
+    text[torch.arange(batch.n_words, device=batch.device) + batch.sentence_N] = batch.ids_N.long()
+    return text

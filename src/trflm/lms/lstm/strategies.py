@@ -12,18 +12,11 @@ from collections.abc import Sequence
 import torch
 from torch import Generator, Tensor
 
-from trflm.lms.lstm.model import LSTM
+from trflm.lms.lstm.model import LSTM, concatenate
 from trflm.lms.protocol import Explanation
 from trflm.text import Batch
 
-STEPS_AT_ONCE = 512
-
-
-def concatenate(batch: Batch, end: int) -> Tensor:
-    """[N + B] the words of all sentences, each sentence followed by the end symbol."""
-    text = batch.ids_N.new_full((batch.n_words + len(batch),), end, dtype=torch.int64)
-    text[torch.arange(batch.n_words, device=batch.device) + batch.sentence_N] = batch.ids_N.long()
-    return text
+STEPS_AT_ONCE = 512  # between which only the state is kept
 
 
 class Preserve:
@@ -51,7 +44,7 @@ class Preserve:
         batch = lstm.vocab.batch(sentences).to(lstm.output_bias.device)
         if not len(batch):
             return lstm.explain(batch)
-        # 1. The text: the words of each sentence and its end. Symbol i is read where the one before it was predicted.
+        # 1. The text: the words of each sentence and its end, each predicted after reading the one before.
         text = concatenate(batch, lstm.end)
         is_end = text == lstm.end
         previous = torch.cat([text.new_tensor([lstm.end]), text[:-1]])
