@@ -1,0 +1,21 @@
+"""LSTM language models: scores with shared prefixes, the paper's rescoring strategies, training steps."""
+
+from trflm.lms.lstm.model import LARGE, LSTM, MEDIUM, SMALL, LSTMConfig, State
+from trflm.lms.lstm.strategies import Preserve, Shuffle
+from trflm.lms.lstm.train import StepInfo, streams, train_step, window_loss, windows
+
+__all__ = [
+    "LARGE",
+    "LSTM",
+    "MEDIUM",
+    "SMALL",
+    "LSTMConfig",
+    "Preserve",
+    "Shuffle",
+    "State",
+    "StepInfo",
+    "streams",
+    "train_step",
+    "window_loss",
+    "windows",
+]

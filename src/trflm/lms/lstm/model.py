@@ -1,0 +1,183 @@
+"""The LSTM language models of Zaremba et al. (2014): 2x200, 2x650, 2x1500 units; dropout everywhere but between time steps.
+
+There is no start symbol: a sentence begins after the end of the one before, as in the concatenated text of training. `log_prob`
+starts every sentence from the zero state and the end symbol (the paper's "reset", section 5.1), so that a score does not depend
+on the order of sentences; the other two strategies are in `strategies`.
+
+Shapes: B sentences, N words in all, V words, S streams of text side by side, T steps of a stream, P prefixes, E edges (a prefix
+and a symbol after it), H hidden units, I inputs of a layer, K layers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from trflm.errors import InputError
+from trflm.lms.lstm.prefixes import ROOT, PrefixTree, prefix_tree
+from trflm.lms.protocol import Explanation
+from trflm.text import Batch, Vocab
+
+PREFIXES_AT_ONCE = 128  # whose logits exist at a time: enough for a fast product, few enough to stay in the cache
+
+
+@dataclass(frozen=True)
+class LSTMConfig:
+    """Defaults: the small model, 2x200."""
+
+    embedding: int = 200
+    hidden: int = 200
+    layers: int = 2
+    dropout: float = 0.0
+    init: float = 0.1  # all parameters start uniform in +-init
+    tied: bool = False  # one matrix for the embedding and the output layer
+
+    def __post_init__(self) -> None:
+        if min(self.embedding, self.hidden, self.layers) < 1:
+            raise InputError(f"the sizes of an LSTM are at least 1: {self}")
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"dropout is a probability below 1, not {self.dropout}")
+        if self.tied and self.embedding != self.hidden:
+            raise InputError(f"tied matrices need embedding = hidden, not {self.embedding} and {self.hidden}")
+
+
+SMALL = LSTMConfig()
+MEDIUM = LSTMConfig(embedding=650, hidden=650, dropout=0.5, init=0.05)
+LARGE = LSTMConfig(embedding=1500, hidden=1500, dropout=0.65, init=0.04)
+
+
+class State(NamedTuple):
+    """What the model remembers of the text so far."""
+
+    h_KSH: Tensor
+    c_KSH: Tensor
+
+
+class LSTM(nn.Module):
+    """A left-to-right model of words and the end symbol, number V."""
+
+    def __init__(self, vocab: Vocab, config: LSTMConfig, generator: Generator) -> None:
+        super().__init__()
+        self.vocab = vocab
+        self.config = config
+        self.end = len(vocab)
+        self.embedding = nn.Embedding(len(vocab) + 1, config.embedding)
+        sizes = [config.embedding] + [config.hidden] * (config.layers - 1)
+        self.layers = nn.ModuleList(nn.LSTM(size, config.hidden) for size in sizes)
+        self.output_weight = None if config.tied else nn.Parameter(torch.empty(len(vocab) + 1, config.hidden))
+        self.output_bias = nn.Parameter(torch.empty(len(vocab) + 1))
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.uniform_(-config.init, config.init, generator=generator)
+
+    def n_parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    # Text as one stream
+
+    def zero_state(self, n_streams: int) -> State:
+        zero = self.output_bias.new_zeros(self.config.layers, n_streams, self.config.hidden)
+        return State(zero, zero)
+
+    def read(self, symbol_TS: Tensor, state: State, generator: Generator | None = None) -> tuple[Tensor, State]:
+        """([T, S, H] the top layer after each symbol, the state after the last). Dropout if a generator is given."""
+        x_TSI = self._dropout(self.embedding(symbol_TS), generator)
+        h, c = [], []
+        for k, layer in enumerate(self.layers):
+            x_TSI, (h_1SH, c_1SH) = layer(x_TSI, (state.h_KSH[k : k + 1], state.c_KSH[k : k + 1]))
+            x_TSI = self._dropout(x_TSI, generator)
+            h.append(h_1SH)
+            c.append(c_1SH)
+        return x_TSI, State(torch.cat(h), torch.cat(c))
+
+    def logits(self, h: Tensor) -> Tensor:
+        """[..., H] -> [..., V + 1]."""
+        return F.linear(h, self.embedding.weight if self.output_weight is None else self.output_weight, self.output_bias)
+
+    def _dropout(self, x: Tensor, generator: Generator | None) -> Tensor:
+        p = self.config.dropout
+        if generator is None or p == 0:
+            return x
+        return x * (torch.rand(x.shape, generator=generator, device=x.device) >= p) / (1 - p)
+
+    # Sentences, each from the zero state
+
+    def log_prob(self, sentences: Batch | Sequence[str]) -> Tensor:
+        explanation = self.explain(sentences)
+        return explanation.batch.sum_words(explanation.word_N) + explanation.rest_B
+
+    @torch.no_grad()
+    def explain(self, sentences: Batch | Sequence[str]) -> Explanation:
+        batch = self.vocab.batch(sentences).to(self.output_bias.device)
+        tree = prefix_tree(batch, len(self.vocab))
+        h_PH = self._read_tree(tree)
+        word_P, end_P = self.edge_log_probs(h_PH, tree.parent_P, tree.word_P)
+        last_B = tree.prefix_N[batch.starts_B + batch.lengths_B - 1]
+        return Explanation(batch, word_P[tree.prefix_N], end_P[last_B])
+
+    def edge_log_probs(self, h_PH: Tensor, from_E: Tensor, symbol_E: Tensor) -> tuple[Tensor, Tensor]:
+        """([E] log p of a symbol after prefix `from_E`, which never falls; [P] log p of the end after every prefix).
+
+        The logits of all symbols exist for one chunk of prefixes at a time.
+        """
+        log_prob_E, end_P = h_PH.new_empty(len(from_E)), h_PH.new_empty(len(h_PH))
+        first_edges = torch.searchsorted(from_E, torch.arange(0, len(h_PH) + PREFIXES_AT_ONCE, PREFIXES_AT_ONCE).to(from_E))
+        low = 0
+        for h, (first, last) in zip(h_PH.split(PREFIXES_AT_ONCE), pairwise(first_edges.tolist()), strict=True):
+            logits = self.logits(h).float()
+            log_total = logits.logsumexp(1)
+            end_P[low : low + len(h)] = logits[:, self.end] - log_total
+            row = from_E[first:last] - low
+            log_prob_E[first:last] = logits[row, symbol_E[first:last]] - log_total[row]
+            low += len(h)
+        return log_prob_E, end_P
+
+    def _read_tree(self, tree: PrefixTree) -> Tensor:
+        """[P, H] the top layer after each prefix, all prefixes of one length in one step.
+
+        Of the sums inside the gates, W x of the first layer depends on the word alone and W h on the parent alone: the one is
+        computed once for each distinct word, the other once for each parent.
+        """
+        layers = [_Weights.of(layer) for layer in self.layers]
+        symbol_P = tree.word_P.clone()
+        symbol_P[ROOT] = self.end
+        symbol, which_P = torch.unique(symbol_P, return_inverse=True)
+        word_gates = F.linear(self.embedding(symbol), layers[0].input, layers[0].bias)
+        h, c = (list(part) for part in self.zero_state(1))  # per layer, of the prefixes one word shorter
+        first_parent, top = 0, []
+        for parent, which in zip(tree.parent_P.split(tree.sizes), which_P.split(tree.sizes), strict=True):
+            parent = parent - first_parent
+            x = h[0]
+            for k, layer in enumerate(layers):
+                gates = word_gates[which] if k == 0 else F.linear(x, layer.input, layer.bias)
+                i, f, g, o = (gates + F.linear(h[k], layer.recurrent)[parent]).chunk(4, 1)
+                c[k] = f.sigmoid() * c[k][parent] + i.sigmoid() * g.tanh()
+                h[k] = x = o.sigmoid() * c[k].tanh()
+            first_parent = sum(len(done) for done in top)
+            top.append(x)
+        return torch.cat(top)
+
+
+class _Weights(NamedTuple):
+    """The matrices of one layer, gates in the order input, forget, cell, output."""
+
+    input: Tensor
+    recurrent: Tensor
+    bias: Tensor
+
+    @classmethod
+    def of(cls, layer: nn.Module) -> "_Weights":
+        assert isinstance(layer, nn.LSTM)
+        w_input, w_recurrent, b_input, b_recurrent = layer.all_weights[0]
+        return cls(w_input, w_recurrent, b_input + b_recurrent)
+
+
+def concatenate(batch: Batch, end: int) -> Tensor:
+    """[N + B] the words of all sentences, each sentence followed by the end symbol."""
+    text = batch.ids_N.new_full((batch.n_words + len(batch),), end, dtype=torch.int64)
+    text[torch.arange(batch.n_words, device=batch.device) + batch.sentence_N] = batch.ids_N.long()
+    return text

@@ -1,0 +1,60 @@
+"""Training of an LSTM on concatenated text: truncated back-propagation through time (Zaremba et al. 2014).
+
+The text, with the end symbol after every sentence, is cut into S streams that are read side by side, some 35 steps at a time;
+the state is carried on, gradients are not.
+
+Shapes: S streams, T steps of a stream.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from trflm.errors import InputError
+from trflm.lms.lstm.model import LSTM, State, concatenate
+from trflm.text import Batch
+
+
+@dataclass(frozen=True)
+class StepInfo:
+    loss: float  # nats per symbol
+    gradient_norm: float  # before clipping
+
+
+def streams(sentences: Batch, end: int, n_streams: int) -> Tensor:
+    """[T, S] the text after an end symbol, cut into equal streams; the last symbols that do not fill a step are left out."""
+    text = torch.cat([torch.tensor([end]), concatenate(sentences, end)])
+    n_steps = len(text) // n_streams
+    if n_steps < 2:
+        raise InputError(
+            f"a text of {len(text)} symbols is too short for {n_streams} streams; train on more text or fewer streams"
+        )
+    return text[: n_steps * n_streams].view(n_streams, n_steps).T.contiguous()
+
+
+def windows(symbol_TS: Tensor, n_steps: int = 35) -> Iterator[Tensor]:
+    """Consecutive windows of `n_steps` predictions: n_steps + 1 symbols each, the last of one being the first of the next."""
+    for low in range(0, len(symbol_TS) - 1, n_steps):
+        yield symbol_TS[low : low + n_steps + 1]
+
+
+def window_loss(lstm: LSTM, window_TS: Tensor, state: State, generator: Generator | None) -> tuple[Tensor, State]:
+    """(mean -log p of each symbol of the window after the first, the state to go on from, without gradients)."""
+    h_TSH, state = lstm.read(window_TS[:-1], state, generator)
+    loss = F.cross_entropy(lstm.logits(h_TSH).flatten(0, 1).float(), window_TS[1:].flatten())
+    return loss, State(*(part.detach() for part in state))
+
+
+def train_step(
+    lstm: LSTM, optimizer: torch.optim.Optimizer, window_TS: Tensor, state: State, generator: Generator, clip: float
+) -> tuple[State, StepInfo]:
+    """One update of the parameters; the norm of the gradient is cut to `clip`."""
+    optimizer.zero_grad(set_to_none=True)
+    loss, state = window_loss(lstm, window_TS, state, generator)
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_(lstm.parameters(), clip)
+    optimizer.step()
+    return state, StepInfo(float(loss.detach()), float(norm))
