@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from runs import metrics, tiny_recipe, trf
+from commands import metrics, tiny_recipe, trf
 
 from trflm.checkpoint import load_state
 

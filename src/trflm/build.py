@@ -10,7 +10,7 @@ from trflm.learning.augsa import AugSA
 from trflm.learning.loop import generator
 from trflm.learning.nce import NCE
 from trflm.lms.lstm_proposal import LSTMProposal
-from trflm.lms.softmax import frequency_classes
+from trflm.lms.softmax import equal_classes
 from trflm.lms.unigram import Unigram
 from trflm.potentials.cnn import CNN
 from trflm.text import Batch, Corpus, Vocab, empirical_pi, read_corpus, training_pi0
@@ -46,7 +46,7 @@ def build_proposal(
     section: LSTMProposalSection, n_words: int, count_V: Tensor, rng: torch.Generator | None = None
 ) -> LSTMProposal:
     """An LSTM proposal; `count_V`, the word counts of the training text, makes the classes of its output."""
-    class_V = frequency_classes(count_V, section.classes) if section.classes else None
+    class_V = equal_classes(count_V, section.classes) if section.classes else None
     return LSTMProposal(section, n_words, class_V, rng)
 
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from runs import tiny_recipe, trf
+from commands import tiny_recipe, trf
 
 import trflm
 

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 from trflm.errors import InputError
+from trflm.language_model import LanguageModel
 from trflm.lms.lstm import LARGE, LSTM, MEDIUM, SMALL, LSTMConfig, Preserve, Shuffle, streams, train_step, window_loss, windows
 from trflm.lms.lstm import model as lstm_model
 from trflm.lms.lstm.prefixes import prefix_tree
-from trflm.lms.protocol import LanguageModel
 from trflm.text import Batch, Vocab
 
 

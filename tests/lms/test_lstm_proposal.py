@@ -3,7 +3,7 @@ import torch
 from harness import all_sentences, check_proposal, random_batch, rng
 
 from trflm.lms.lstm_proposal import LSTMProposal, LSTMProposalConfig
-from trflm.lms.softmax import ClassSoftmax, FullSoftmax, frequency_classes
+from trflm.lms.softmax import ClassSoftmax, FullSoftmax, equal_classes
 
 CLASSES = [None, torch.tensor([1, 0, 1, 2]), torch.tensor([0, 0, 0, 0])]
 
@@ -35,7 +35,7 @@ def test_one_class_is_the_full_softmax():
 
 
 def test_gradient_reaches_every_parameter():
-    class_V = frequency_classes(torch.arange(12), 3)
+    class_V = equal_classes(torch.arange(12), 3)
     proposal = LSTMProposal(LSTMProposalConfig(units=4), 12, class_V, rng())
     proposal.log_q(random_batch(12, [5, 3, 9, 12, 1])).sum().backward()
     for name, parameter in proposal.named_parameters():
@@ -43,11 +43,11 @@ def test_gradient_reaches_every_parameter():
         assert parameter.grad.abs().sum() > 0, name
 
 
-def test_frequency_classes_are_even_and_ordered():
-    class_V = frequency_classes(torch.tensor([5, 9, 1, 7, 3]), 2)
+def test_equal_classes_are_even_and_ordered_by_frequency():
+    class_V = equal_classes(torch.tensor([5, 9, 1, 7, 3]), 2)
     assert class_V.tolist() == [0, 0, 1, 0, 1]
-    assert torch.bincount(frequency_classes(torch.arange(10_000), 100)).tolist() == [100] * 100
-    assert frequency_classes(torch.arange(3), 100).tolist() == [2, 1, 0]
+    assert torch.bincount(equal_classes(torch.arange(10_000), 100)).tolist() == [100] * 100
+    assert equal_classes(torch.arange(3), 100).tolist() == [2, 1, 0]
 
 
 def test_a_class_without_words_is_refused():

@@ -122,7 +122,7 @@ def choose_or_take(log_prob_RK: Tensor, row_T: Tensor, given_T: Tensor, rng: tor
     return choice_T
 
 
-def frequency_classes(count_V: Tensor, n_classes: int) -> Tensor:
+def equal_classes(count_V: Tensor, n_classes: int) -> Tensor:
     """[V] classes of equal size, the most frequent words in the first: what a proposal needs is speed, not meaning."""
     order_V = torch.argsort(count_V, descending=True, stable=True)
     n_words = len(count_V)

@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from trflm.errors import InputError
+from trflm.language_model import Explanation
 from trflm.lms.lstm.prefixes import ROOT, PrefixTree, prefix_tree
-from trflm.lms.protocol import Explanation
 from trflm.text import Batch, Vocab
 
 PREFIXES_AT_ONCE = 128  # whose logits exist at a time: enough for a fast product, few enough to stay in the cache

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Generator, Tensor
 
+from trflm.language_model import Explanation
 from trflm.lms.lstm.model import LSTM, concatenate
-from trflm.lms.protocol import Explanation
 from trflm.text import Batch
 
 STEPS_AT_ONCE = 512  # between which only the state is kept

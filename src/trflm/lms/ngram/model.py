@@ -12,9 +12,9 @@ import torch
 from torch import Generator, Tensor
 
 from trflm.errors import InputError
+from trflm.language_model import Explanation
 from trflm.lms.ngram.sample import WordSampler
 from trflm.lms.ngram.tables import Order, Tables, first_symbol, mark
-from trflm.lms.protocol import Explanation
 from trflm.text import Batch, Vocab
 
 
