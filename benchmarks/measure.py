@@ -28,14 +28,14 @@ def arguments(description: str) -> argparse.Namespace:
     return parsed
 
 
-def interleaved(sides: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+def interleaved(sides: Mapping[str, Callable[[], object]], rounds: int, warm_up: bool = True) -> dict[str, list[float]]:
     """Seconds of each side in each round: one after the other, round after round, after one round to warm up."""
     seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for number in range(rounds + 1):
+    for number in range(-1 if warm_up else 0, rounds):
         for name, work in sides.items():
             start = time.perf_counter()
             work()
-            if number:
+            if number >= 0:
                 seconds[name].append(time.perf_counter() - start)
     return seconds
 

@@ -74,3 +74,17 @@ def test_same_seed_same_parameters():
 def test_impossible_dimensions_are_refused(wrong):
     with pytest.raises(ValueError, match="must be"):
         CNNConfig(**wrong)
+
+
+def test_the_kept_table_follows_the_parameters_and_the_vocabulary():
+    """Scores stay right when words come one after the other, when a parameter changes, and when the table starts anew."""
+    cnn = CNN(SMALL, 40, rng()).double()
+    first, second = random_batch(10, [3, 5, 7]), random_batch(40, [9, 11, 2], seed=4)
+    cnn.score(first)
+    torch.testing.assert_close(cnn.score(second), cnn(second).detach())
+    with torch.no_grad():
+        cnn.bank.mul_(1.5)
+    torch.testing.assert_close(cnn.score(first), cnn(first).detach())
+    cnn.word_table.most_bytes = 1
+    torch.testing.assert_close(cnn.score(second), cnn(second).detach())
+    torch.testing.assert_close(cnn.score(first), cnn(first).detach())

@@ -74,6 +74,7 @@ class CNN(nn.Module):
         self.constant = nn.Parameter(torch.empty(()))  # c
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -config.init, config.init, generator=rng)
+        self.word_table = WordTable()
 
     def forward(self, batch: Batch) -> Tensor:
         """phi_B."""
@@ -109,6 +110,40 @@ class CNN(nn.Module):
         z = (h_NC @ weight.flatten(1)).view(len(h_NC), *weight.shape[1:])
         parts = [Shift.apply(z[:, o], offset, edges) for o, offset in enumerate(half_offsets(weight.shape[1]))]
         return functools.reduce(torch.add, parts)
+
+
+class WordTable:
+    """Rows of the table, [P*w] a word, computed when a word is first scored and kept until a parameter changes.
+
+    Blocks of a Markov move and lists of utterances use the same few thousand words again and again. Slot 0 is all zeros.
+    """
+
+    def __init__(self) -> None:
+        self.most_bytes = 1 << 29  # beyond this the table starts anew with the words at hand
+        self.versions: object = None
+        self.slot_V = torch.empty(0)
+        self.rows = torch.empty(0)
+        self.used = 0  # rows; the others are room to grow
+
+    def slots(self, cnn: CNN, words_U: Tensor) -> Tensor:
+        """[U] where the rows of these words are in `rows`."""
+        used = (cnn.embedding, cnn.projection, cnn.projection_bias, cnn.bank)
+        versions = tuple((p.data_ptr(), p._version) for p in used)
+        full = self.used * cnn.bank[0].nbytes > self.most_bytes
+        if self.versions != versions or full:
+            self.versions = versions
+            self.slot_V = torch.zeros(len(cnn.embedding), dtype=torch.int64, device=words_U.device)
+            self.rows = cnn.bank.new_zeros(1 + len(words_U), cnn.bank[0].numel())
+            self.used = 1
+        new_U = words_U[self.slot_V[words_U] == 0]
+        first, self.used = self.used, self.used + len(new_U)
+        if self.used > len(self.rows):  # twice the room, so that a row is moved once on average
+            self.rows = F.pad(self.rows, (0, 0, 0, self.used))
+        if len(new_U):
+            y_U = torch.relu(F.linear(cnn.embedding[new_U], cnn.projection, cnn.projection_bias))
+            self.rows[first : self.used] = y_U @ cnn.bank.flatten(1)
+            self.slot_V[new_U] = torch.arange(first, self.used, device=words_U.device)
+        return self.slot_V[words_U]
 
 
 class Edges:

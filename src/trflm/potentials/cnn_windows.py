@@ -46,15 +46,14 @@ def contributions(cnn: CNN, batch: Batch) -> Tensor:
 def sum_table(cnn: CNN, windows: "Windows", rep_D: Tensor) -> Tensor:
     """[D+1, K*w] the bank before its ReLU for the windows around these positions, and a last row of zeros."""
     w, K, P = cnn.config.bank_filters, cnn.config.bank_width, len(cnn.offsets)
-    y_U = torch.relu(F.linear(cnn.embedding[windows.words_U], cnn.projection, cnn.projection_bias))
-    table = (F.pad(y_U, (0, 0, 0, 1)) @ cnn.bank.flatten(1)).view(-1, w)
+    slot_U = cnn.word_table.slots(cnn, windows.words_U)
+    slot_DR = F.pad(slot_U, (0, 1))[windows.word_NR[rep_D]]  # the word of zeros has slot 0
     columns = torch.tensor([windows.column(o) for _, o in cnn.offsets], device=rep_D.device)
-    rows = windows.word_NR[rep_D][:, columns] * P + torch.arange(P, device=rep_D.device)
+    rows = slot_DR[:, columns] * P + torch.arange(P, device=rep_D.device)
     first_K = torch.arange(K, device=rep_D.device)
-    # Bags D*K and on are empty: the row of zeros.
-    bags = (torch.arange(len(rep_D) + 1, device=rep_D.device)[:, None] * P + first_K * (first_K + 1) // 2).clamp(
-        max=rows.numel()
-    )
+    bags = torch.arange(len(rep_D) + 1, device=rep_D.device)[:, None] * P + first_K * (first_K + 1) // 2
+    bags = bags.clamp(max=rows.numel())  # the last K are empty: the row of zeros
+    table = cnn.word_table.rows.view(-1, w)
     return F.embedding_bag(rows.flatten().int(), table, bags.flatten().int(), mode="sum").view(-1, K * w)
 
 

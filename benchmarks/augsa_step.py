@@ -1,0 +1,101 @@
+"""One step of AugSA + JSA at the paper's size (K_D 1000, K_B 100, M 10, s 5): done plainly, and our way.
+
+Plainly: conv1d on padded sentences (in buckets of equal length, its best case), a full softmax in the proposal, every trial
+drawn and evaluated whole. Our way: tables, class-factored softmax, shared prefixes, each distinct window once. Both sides
+run the same learner from the same start; only potential and proposal differ.
+"""
+
+import resource
+import statistics
+
+import torch
+from measure import arguments, interleaved, report, training_text
+from torch import Tensor
+
+from trflm.learning.augsa import AugSA, AugSAConfig
+from trflm.lms.lstm_proposal import LSTMProposal, LSTMProposalConfig, LSTMState
+from trflm.lms.proposal import Span
+from trflm.lms.softmax import ClassSoftmax, equal_classes
+from trflm.potentials.cnn import CNN, CNNConfig
+from trflm.potentials.cnn_plain import plain_phi
+from trflm.text import UNK, Batch, Vocab, empirical_pi, training_pi0
+from trflm.trf import TRF
+
+BUCKET = 50  # sentences convolved at once
+
+
+class PlainCNN(CNN):
+    """The potential by conv1d."""
+
+    def forward(self, batch: Batch) -> Tensor:
+        order = torch.argsort(batch.lengths_B, stable=True)
+        phi_B = torch.cat([plain_phi(self, batch.select(index)) for index in order.split(BUCKET)])
+        return phi_B[torch.argsort(order)]
+
+    def score(self, batch: Batch) -> Tensor:
+        with torch.no_grad():
+            return self(batch)
+
+
+class PlainProposal(LSTMProposal):
+    """Every trial is a row of its own from its first word on."""
+
+    @torch.no_grad()
+    def propose(self, rng: torch.Generator, state: LSTMState, given_CMs: Tensor, span_C: Tensor, remaining_C: Tensor) -> Span:
+        C, M, s = given_CMs.shape
+        every = torch.arange(C * M)
+        state, given_Ts = state.select(torch.arange(C).repeat_interleave(M)), given_CMs.reshape(C * M, s)
+        inside_Ts = torch.arange(s) < span_C.repeat_interleave(M)[:, None]
+        words_Ts, log_q_T = torch.zeros_like(given_Ts), torch.zeros(C * M, dtype=torch.float64)
+        for t in range(int(span_C.max())):
+            h_TH, c_TH = self._step(state, (remaining_C.repeat_interleave(M) - t).clamp(min=1))
+            word_T, log_prob_T = self.output.choose(h_TH, every, given_Ts[:, t], rng)
+            words_Ts[:, t] = word_T * inside_Ts[:, t]
+            log_q_T += log_prob_T.double() * inside_Ts[:, t]
+            state = LSTMState(h_TH, c_TH, word_T)
+        return Span(words_Ts.view(C, M, s), log_q_T.view(C, M), state, every.view(C, M))
+
+
+def learner(text: Batch, vocab: Vocab, cnn: type[CNN], proposal: type[LSTMProposal], classes: int) -> AugSA:
+    rng = torch.Generator().manual_seed(0)
+    pi = empirical_pi(text.lengths_B)
+    class_V = equal_classes(torch.bincount(text.ids_N, minlength=len(vocab)), classes) if classes else None
+    q = proposal(LSTMProposalConfig(classes=classes), len(vocab), class_V, rng)
+    start_at_unigram(q, text)
+    return AugSA(TRF(vocab, cnn(CNNConfig(), len(vocab), rng), pi), q, training_pi0(pi), AugSAConfig(), rng)
+
+
+def start_at_unigram(proposal: LSTMProposal, text: Batch) -> None:
+    """A proposal that draws words as often as the text has them: where the first epoch of training brings it."""
+    output = proposal.output
+    share_V = torch.bincount(text.ids_N, minlength=proposal.n_words).float() + 1
+    with torch.no_grad():
+        if isinstance(output, ClassSoftmax):
+            output.bias.copy_(share_V[output.word_V].log())
+            output.class_bias.copy_(torch.zeros(len(output.sizes)).index_add(0, output.class_V, share_V).log())
+        else:
+            output.bias.copy_(share_V.log())
+
+
+def main() -> None:
+    parsed = arguments(__doc__ or "")
+    text, n_words, source = training_text(parsed.data, 5000)
+    vocab = Vocab([UNK, *(f"w{i}" for i in range(1, n_words))])
+    data = text.select(torch.arange(1000))
+    print(f"1000 sentences of data, {data.n_words} words ({source}); 100 chains, 10 trials, blocks of 5, {n_words} words known")
+    ours = learner(text, vocab, CNN, LSTMProposal, classes=100)
+    rng = torch.Generator().manual_seed(1)
+    ours.step(data, rng)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    plain = learner(text, vocab, PlainCNN, PlainProposal, classes=0)
+
+    sides = {"our way": lambda: ours.step(data, rng), "plainly": lambda: plain.step(data, rng)}
+    seconds = interleaved(sides, rounds=1 if parsed.quick else 7, warm_up=not parsed.quick)
+    print(f"peak memory of our step: {peak:.2f} GB")
+    ratio = statistics.median(seconds["plainly"]) / statistics.median(seconds["our way"])
+    settings = {"words": data.n_words, "source": source, "vocabulary": n_words, "peak_GB": round(peak, 2)}
+    report(parsed, settings, seconds, {"step-vs-plain": ratio})
+
+
+if __name__ == "__main__":
+    main()
