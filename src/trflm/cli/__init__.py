@@ -12,12 +12,19 @@ from typing import NoReturn
 import tyro
 
 from trflm.cli.explain import explain
+from trflm.cli.report import report
 from trflm.cli.sample import sample
 from trflm.cli.score import score
 from trflm.cli.train import train
 from trflm.errors import InputError, TrainingError
 
-COMMANDS: dict[str, Callable[..., None]] = {"train": train, "score": score, "sample": sample, "explain": explain}
+COMMANDS: dict[str, Callable[..., None]] = {
+    "train": train,
+    "score": score,
+    "sample": sample,
+    "explain": explain,
+    "report": report,
+}
 
 
 def main() -> NoReturn:
