@@ -28,7 +28,8 @@ class Kind(StrEnum):
     DUPLICATE = "duplicate"
     RANK = "rank"
     SCORE = "score"
-    SIGN = "sign"
+    REPEATED = "repeated"  # the same words twice in a list: legal, but wasteful
+    SIGN = "sign"  # costs taken for log probabilities, or the other way round: a suspicion
 
 
 @dataclass(frozen=True)
