@@ -1,14 +1,14 @@
 """From the words of a recogniser to the words of a language model, step by step.
 
-A step is a small frozen object that takes a list of words and returns a list of words; a mapping is a tuple of steps,
-applied in order. No step makes a sentence empty. Word errors are always counted on the recogniser's own words: a mapping
-decides only what a language model is shown.
+A step is a small frozen object that takes a list of words and returns a list of words, never changing the one it was
+given; a mapping is a tuple of steps, applied in order. No step makes a sentence empty. Word errors are always counted on
+the recogniser's own words: a mapping decides only what a language model is shown.
 """
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from trflm.errors import InputError
@@ -53,6 +53,8 @@ class Table:
         return found
 
     def __call__(self, words: list[str]) -> list[str]:
+        if self._by_first.keys().isdisjoint(words):
+            return words
         mapped: list[str] = []
         at = 0
         while at < len(words):
@@ -85,14 +87,18 @@ class Clitics:
     """Split as the Penn Treebank does: `didn't` -> `did n't`, `company's` -> `company 's`, `viewers'` -> `viewers '`."""
 
     def __call__(self, words: list[str]) -> list[str]:
+        if not any("'" in word for word in words):
+            return words
         return [part for word in words for part in _split_clitic(word)]
 
 
+WORDS_REMEMBERED = 1 << 16  # lists of hypotheses repeat few words very often
 CLITIC = re.compile(r"(.*[^'])('(?:s|m|d|re|ve|ll)|n't|')", re.IGNORECASE)
 
 
+@lru_cache(WORDS_REMEMBERED)
 def _split_clitic(word: str) -> tuple[str, ...]:
-    match = CLITIC.fullmatch(word) if "'" in word else None
+    match = CLITIC.fullmatch(word)
     return (word,) if match is None else (match[1], match[2])
 
 
@@ -106,10 +112,12 @@ class Initials:
     dotted: frozenset[str]
 
     def __call__(self, words: list[str]) -> list[str]:
+        if not any(map(_is_letter, words)):
+            return words
         mapped: list[str] = []
         run: list[str] = []
         for word in [*words, ""]:
-            if LETTER.fullmatch(word):
+            if _is_letter(word):
                 run.append(word)
                 continue
             if len(run) > 1:
@@ -123,7 +131,9 @@ class Initials:
         return mapped
 
 
-LETTER = re.compile(r"[^\W\d_]\.")
+def _is_letter(word: str) -> bool:
+    return len(word) == 2 and word[1] == "." and word[0].isalpha()
+
 
 SMALL = frozenset(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
 LARGE = frozenset(
@@ -145,6 +155,8 @@ class Numbers:
     units: frozenset[str]
 
     def __call__(self, words: list[str]) -> list[str]:
+        if not any(map(_starts_number, words)):
+            return words
         mapped: list[str] = []
         at = 0
         while at < len(words):
@@ -159,6 +171,7 @@ class Numbers:
         return mapped
 
 
+@lru_cache(WORDS_REMEMBERED)
 def _starts_number(word: str) -> bool:
     return word in SMALL or word in LARGE or DIGITS.fullmatch(word) is not None or _is_hyphenated(word)
 
@@ -183,6 +196,9 @@ def _number_end(words: list[str], start: int) -> int:
     return end - 1 if words[end - 1] in {"point", "oh"} else end  # `the one point he made`
 
 
+DOLLAR = frozenset({"dollar", "dollars"})
+
+
 @dataclass(frozen=True)
 class Dollars:
     """Amounts as printed: `N million dollars` -> `$ N million`. Works on what `Numbers` left."""
@@ -191,9 +207,11 @@ class Dollars:
     multiples: frozenset[str]
 
     def __call__(self, words: list[str]) -> list[str]:
+        if DOLLAR.isdisjoint(words):
+            return words
         mapped: list[str] = []
         for word in words:
-            amount = self._amount(mapped) if word in {"dollar", "dollars"} else None
+            amount = self._amount(mapped) if word in DOLLAR else None
             if amount is None:
                 mapped.append(word)
             else:
