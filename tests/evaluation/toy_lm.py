@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from trflm.lms.protocol import Explanation
+from trflm.language_model import Explanation
 from trflm.text import UNK, Batch, Vocab
 
 

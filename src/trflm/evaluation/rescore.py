@@ -19,7 +19,7 @@ import numpy as np
 from trflm.errors import InputError
 from trflm.evaluation.nbest import ACOUSTIC, NBest
 from trflm.evaluation.weights import Weights
-from trflm.lms.protocol import LanguageModel
+from trflm.language_model import LanguageModel
 from trflm.text.mapping import TextMapping, apply
 
 CHUNK_WORDS = 32_768  # words a language model is given at once: whole utterances, which share much

@@ -95,6 +95,8 @@ def for_models(tuned: TunedWeights, names: Sequence[str], path: str) -> Weights:
 def content_hash(path: Path | str) -> str:
     """sha256 of the content: the same for a file and its .gz, and for a directory of the same files."""
     path = Path(path)
+    if str(path) == "-":
+        raise InputError("-: standard input cannot be read twice, and its content must be known; give a file")
     files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
     digest = hashlib.sha256()
     for file in files:
