@@ -74,6 +74,9 @@ def test_tune_then_rescore(data: Path, capsys: pytest.CaptureFixture[str]) -> No
     result = json.loads((data / "out/result.json").read_text())
     assert result["wer"]["rescored"]["errors"] == 0
     assert "warning" not in result
+    gains = result["changed"][0]["score_gains"]
+    assert gains["acoustic"] == -1.0
+    assert sum(gains.values()) > 0
     first = json.loads(gzip.decompress((data / "out/scores.jsonl.gz").read_bytes()).splitlines()[0])
     scores = first["hypotheses"][1]["scores"]
     assert (scores["acoustic"], scores["lm1"], scores["lm2"]) == (-11.0, -2.0, -3.0)

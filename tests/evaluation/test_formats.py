@@ -19,6 +19,7 @@ from trflm.evaluation.formats import (
     read_jsonl,
     read_kaldi,
     read_lists,
+    read_nbest,
     read_srilm,
     write_espnet,
     write_jsonl,
@@ -112,6 +113,14 @@ def test_kaldi_lines_sorted_as_text_and_score_file_in_another_order(tmp_path: Pa
     a, b = read_kaldi(tmp_path / "nbest.txt", {"acoustic": tmp_path / "ac.txt.gz"})
     assert (a.utterance, a.texts, a.scores["acoustic"].tolist()) == ("a", texts, [-float(rank) for rank in range(1, 12)])
     assert (b.utterance, b.texts, b.scores["acoustic"].tolist()) == ("b-x", ["yes"], [-7.0])
+
+
+def test_read_nbest_from_python(tmp_path: Path) -> None:
+    write_kaldi(three_lists(), tmp_path)
+    nbest = read_nbest(tmp_path / "nbest.txt", tmp_path / "acoustic.txt")
+    assert same(list(nbest), three_lists())
+    costs = read_nbest(tmp_path / "nbest.txt", tmp_path / "acoustic.txt", acoustic_is_cost=True)
+    assert costs.scores["acoustic"].tolist() == (-nbest.scores["acoustic"]).tolist()
 
 
 def test_empty_hypotheses_can_be_dropped(tmp_path: Path) -> None:

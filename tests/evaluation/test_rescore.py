@@ -55,6 +55,8 @@ def test_rescore_from_python_and_mapped_text() -> None:
     assert plain.score_H.tolist() == pytest.approx([-1 - 2 - math.log(2), 0 - 3 - math.log(2)])
     assert mapped.score_H.tolist() == pytest.approx([-1 - 3, 0 - 3 - math.log(1)])
     assert plain.best() == {"u": "it isn't"}
+    assert plain.parts(1) == {"acoustic": 0.0, "lm1": -3.0, "lm1 OOV words": -math.log(2), "words": 0.0}
+    assert sum(plain.parts(0).values()) == pytest.approx(plain.score_H[0])
     assert rescore(nbest, {lm: 0.0}).best() == {"u": "it is aunt"}
     assert rescore(nbest, {lm: 0.0}, word_penalty=-5.0).best() == {"u": "it isn't"}
 

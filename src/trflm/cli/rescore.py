@@ -151,7 +151,13 @@ def _report(rescored: "Rescored", references: dict[str, str], record: dict[str, 
     comparison = asdict(compare(errors["first in the lists"], errors["rescored"], seed))
     record["rescored against first in the lists"] = comparison
     found = changes(errors["first in the lists"], errors["rescored"])
-    record["changed"] = [asdict(change) for change in found]
+    place = {utterance: u for u, utterance in enumerate(nbest.utterances)}
+    record["changed"] = []
+    for change in found:
+        u = place[change.utterance]
+        before, now = rescored.parts(int(starts_U[u])), rescored.parts(int(rescored.chosen_U[u]))
+        gains = {term: now[term] - before[term] for term in now}  # the terms that decided, in nats
+        record["changed"].append({**asdict(change), "score_gains": gains})
     rates = [rate_line(name, figure) for name, figure in record["wer"].items()]
     return [*rates, f"rescored against first in the lists: {comparison_line(comparison)}", *change_lines(found, count)]
 

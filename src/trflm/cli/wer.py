@@ -79,10 +79,14 @@ def comparison_line(comparison: dict[str, Any]) -> str:
     interval = comparison["interval"]
     return (
         f"difference {comparison['difference']:+.2%} [{interval['low']:+.2%}, {interval['high']:+.2%}]"
-        f"  paired bootstrap p = {comparison['p_bootstrap']:.4f}"
-        f"  matched pairs z = {comparison['z']:+.2f}, p = {comparison['p_matched_pairs']:.4f}"
+        f"  paired bootstrap {_p(comparison['p_bootstrap'])}"
+        f"  matched pairs z = {comparison['z']:+.2f}, {_p(comparison['p_matched_pairs'])}"
         f" ({comparison['segments']} segments)"
     )
+
+
+def _p(value: float) -> str:
+    return f"p = {value:.4f}" if value >= 0.0001 else "p < 0.0001"
 
 
 def change_lines(found: "list[Change]", count: int) -> list[str]:

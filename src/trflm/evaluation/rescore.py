@@ -137,6 +137,17 @@ class Rescored:
         """utterance -> the words of the best hypothesis."""
         return self.table.nbest.transcripts(self.chosen_U)
 
+    def parts(self, hypothesis: int) -> dict[str, float]:
+        """What each term adds to the score of hypothesis h: they sum to `score_H[h]`."""
+        table, weights = self.table, self.weights
+        found = {ACOUSTIC: float(table.acoustic_H[hypothesis])}
+        for name, factor in zip(weights.lms, weights.factors, strict=True):
+            scores = table.lms[name]
+            found[name] = float(factor * scores.log_prob_H[hypothesis])
+            found[f"{name} OOV words"] = float(-factor * weights.oov_penalty * scores.oov_H[hypothesis])
+        found["words"] = float(weights.word_penalty * table.nbest.lengths_H[hypothesis])
+        return found
+
 
 def rescore(
     nbest: NBest,

@@ -8,13 +8,14 @@ from trflm.evaluation.formats.espnet import read_json, write_espnet, write_mlm
 from trflm.evaluation.formats.jsonl import read_jsonl, write_jsonl
 from trflm.evaluation.formats.kaldi import read_kaldi, write_kaldi
 from trflm.evaluation.formats.srilm import read_srilm, write_srilm
-from trflm.evaluation.nbest import NBestList, Report, refuse
+from trflm.evaluation.nbest import ACOUSTIC, NBest, NBestList, Report, refuse
 
 __all__ = [
     "read_json",
     "read_jsonl",
     "read_kaldi",
     "read_lists",
+    "read_nbest",
     "read_srilm",
     "write_espnet",
     "write_jsonl",
@@ -44,3 +45,17 @@ def read_lists(
     lists = read_kaldi(path, scores, report) if reader is None else reader(path, report)
     names = tuple(costs)
     return (nbest.negated(names) for nbest in lists) if names else lists
+
+
+def read_nbest(
+    path: Path | str,
+    acoustic: Path | str | None = None,
+    *,
+    acoustic_is_cost: bool = False,
+    scores: Mapping[str, Path | str] | None = None,
+    costs: Iterable[str] = (),
+) -> NBest:
+    """All lists of a file in memory: `read_nbest("nbest.txt", acoustic="ac.txt")`."""
+    files = {} if acoustic is None else {ACOUSTIC: acoustic}
+    negated = [ACOUSTIC, *costs] if acoustic_is_cost else costs
+    return NBest.collect(read_lists(path, {**files, **(scores or {})}, negated))
