@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import json
 import tempfile
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -300,3 +301,23 @@ def test_damaged_good_files_give_input_errors_only(data: st.DataObject, folder: 
     (folder / name).write_bytes(content)
     with contextlib.suppress(InputError):
         list(read_lists(folder / name, {}))
+
+
+@pytest.mark.parametrize("name", ["n.txt", "n.jsonl", "n.json"])
+def test_memory_does_not_grow_with_the_number_of_utterances(name: str, tmp_path: Path) -> None:
+    def peak(utterances: int) -> int:
+        texts = [f"word{rank} of a list" for rank in range(100)]
+        lists = [NBestList(f"u{u}", texts, {"acoustic": np.zeros(100)}) for u in range(utterances)]
+        write_kaldi(lists, tmp_path)
+        (tmp_path / "nbest.txt").rename(tmp_path / "n.txt")
+        write_jsonl(lists, tmp_path / "n.jsonl")
+        write_mlm(lists, tmp_path / "n.json")
+        scores = {"acoustic": tmp_path / "acoustic.txt"} if name == "n.txt" else {}
+        tracemalloc.start()
+        for _ in read_lists(tmp_path / name, scores):
+            pass
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    assert peak(200) < peak(20) + 100_000  # 180 lists more are 2 MB of text: only their names may stay

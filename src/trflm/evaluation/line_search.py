@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+NARROW = 1e-12  # of the searched range
+
 
 @dataclass(frozen=True, eq=False)
 class StepFunction:
@@ -67,10 +69,10 @@ def errors_along(lines: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]], low
         start += int(errors[0])
         places += breaks
         jumps += np.diff(errors).tolist()
-    place = np.array(places)
-    edges, inverse = np.unique(place, return_inverse=True)
-    jump = np.bincount(inverse, np.array(jumps, np.float64), len(edges)) if len(edges) else np.zeros(0)
-    values = start + np.concatenate([[0.0], np.cumsum(jump)])
-    if len(edges) and edges[0] == low:  # no room before the first break
-        edges, values = edges[1:], values[1:]
-    return StepFunction(np.concatenate([[low], edges, [high]]), values)
+    order = np.argsort(places, kind="stable")
+    edges_J1 = np.concatenate([[low], np.array(places)[order], [high]])
+    values_J = start + np.concatenate([[0.0], np.cumsum(np.array(jumps)[order])])
+    wide_J = np.diff(edges_J1) > NARROW * (high - low)  # crossings that only rounding keeps apart are one
+    starts = edges_J1[:-1][wide_J]
+    starts[0] = low
+    return StepFunction(np.concatenate([starts, [high]]), values_J[wide_J])
