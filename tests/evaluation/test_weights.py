@@ -1,13 +1,25 @@
 """weights.json comes back the same, bad ones are refused, and the tuning set is recognised by content."""
 
+import contextlib
 import gzip
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from trflm.errors import InputError
+from trflm.evaluation.transcripts import read_transcripts
 from trflm.evaluation.weights import TunedWeights, Weights, content_hash, for_models, load_weights, same_files
+from trflm.text.mapping import Table
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**400), 10**400) | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
 
 
 def example(tmp_path: Path) -> TunedWeights:
@@ -59,3 +71,27 @@ def test_faults(tmp_path: Path, change: dict, message: str) -> None:
     (tmp_path / "weights.json").write_bytes(b"\xff{")
     with pytest.raises(InputError, match="is not a weights file"):
         load_weights(tmp_path / "weights.json")
+
+
+@given(field=st.sampled_from(["weights", "tuned_on", "scale_curve", "mapping", "dev", "lms", "scale"]), value=JSON)
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_a_spoilt_field_gives_an_input_error_or_none(field: str, value: object) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "weights.json"
+        example(Path(name)).save(path)
+        record = json.loads(path.read_text())
+        (record["weights"] if field in {"lms", "scale"} else record)[field] = value
+        path.write_text(json.dumps(record))
+        with contextlib.suppress(InputError):
+            load_weights(path)
+
+
+@given(content=st.binary(max_size=40) | st.text("ab \t\n-1", max_size=40).map(str.encode))
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_malformed_transcripts_tables_and_weights_give_input_errors_only(content: bytes) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "file"
+        path.write_bytes(content)
+        for reader in (read_transcripts, Table.from_file, load_weights):
+            with contextlib.suppress(InputError):
+                reader(path)

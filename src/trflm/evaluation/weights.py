@@ -74,7 +74,7 @@ def load_weights(path: Path | str) -> TunedWeights:
         tuned_on = {role: {"path": str(of["path"]), "sha256": str(of["sha256"])} for role, of in record["tuned_on"].items()}
         curve = [(_number(scale), _number(wer)) for scale, wer in record["scale_curve"]]
         tuned = TunedWeights(weights, str(record["mapping"]), record["dev"], tuned_on, curve, record["cross_validation"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(f"{path}: the field {error} is missing or wrong; tune again with `trf tune`") from error
     if not lms or not math.isclose(sum(lms.values()), 1, abs_tol=1e-6):
         raise InputError(f"{path}: the weights of the language models sum to {sum(lms.values())}, not 1; tune again")
