@@ -1,0 +1,121 @@
+"""`trf nbest`: check, convert and judge n-best lists."""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from trflm.cli.lists import Lists, note
+from trflm.errors import InputError
+
+if TYPE_CHECKING:
+    from trflm.evaluation.nbest import NBestList
+
+Format = Literal["kaldi", "srilm", "espnet", "mlm", "jsonl"]
+
+
+def check(lists: Annotated[Lists, tyro.conf.arg(name="")], *, ref: Path | None = None, show: int = 20) -> None:
+    """Read n-best lists strictly and list everything that is wrong; exit with 2 if anything is.
+
+    Args:
+        ref: What was said; with it the sign of the acoustic scores is judged by the errors they lead to.
+        show: Findings of each kind to print.
+    """
+    from trflm.evaluation.check import check as run
+    from trflm.evaluation.transcripts import read_transcripts
+
+    references = None if ref is None else read_transcripts(ref)
+    result = run(str(lists.nbest), lists.read, references, show)
+    for finding in result.findings:
+        print(f"{finding.kind}: {finding}")
+    print(
+        f"{lists.nbest}: {result.utterances:,} utterances, {result.hypotheses:,} hypotheses (at most {result.deepest:,}), "
+        f"{result.words:,} words, scores: {', '.join(result.scores) or 'none'}"
+    )
+    print("findings: " + (", ".join(f"{count:,} {kind}" for kind, count in sorted(result.counts.items())) or "none"))
+    if result.errors:
+        raise InputError(f"{lists.nbest}: {result.errors:,} errors, see above")
+
+
+def convert(
+    lists: Annotated[Lists, tyro.conf.arg(name="")],
+    to: Format,
+    out: Path,
+    *,
+    drop_empty: bool = False,
+    constant: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE")] = (),
+) -> None:
+    """Write n-best lists in another format, losing nothing that the format can hold.
+
+    Args:
+        to: kaldi and srilm write a directory, espnet, mlm (mlm-scoring) and jsonl a file. Scores are written as natural
+            logs, higher is better (srilm: logs to base 10).
+        out: The new directory or file; .gz is packed.
+        drop_empty: Leave out hypotheses without words.
+        constant: Add a score that is the same everywhere, such as lm=0 for SRILM, which must have one.
+    """
+    from trflm.evaluation.formats import write_espnet, write_jsonl, write_kaldi, write_mlm, write_srilm
+    from trflm.evaluation.nbest import drop_empty as leave_out
+    from trflm.evaluation.nbest import refuse
+    from trflm.text.writer import write_directory
+
+    stream = _with_constants(lists.read(leave_out if drop_empty else refuse), _constants(constant))
+    first = next(stream, None)
+    if first is None:
+        raise InputError(f"{lists.nbest}: there is no n-best list in it")
+    if first.reference is not None and to == "srilm":
+        note(f"{lists.nbest}: holds references, which SRILM lists cannot; they are left out")
+    stream = chain([first], stream)
+    if to in {"kaldi", "srilm"}:
+        into_directory: Callable[[Iterable[NBestList], Path], None] = {"kaldi": write_kaldi, "srilm": write_srilm}[to]
+        with write_directory(out) as directory:
+            into_directory(stream, directory)
+    else:
+        {"espnet": write_espnet, "mlm": write_mlm, "jsonl": write_jsonl}[to](stream, out)
+
+
+def oracle(lists: Annotated[Lists, tyro.conf.arg(name="")], ref: Path, *, depth: tuple[int, ...] = ()) -> None:
+    """The lowest word error rate that any choice from the first so many hypotheses could reach.
+
+    Args:
+        ref: What was said, lines `UTT word word ...`.
+        depth: How many hypotheses to choose from; several may be given.
+    """
+    from trflm.evaluation.oracle import DEPTHS
+    from trflm.evaluation.oracle import oracle as run
+    from trflm.evaluation.transcripts import read_transcripts
+
+    if any(d < 1 for d in depth):
+        raise InputError(f"--depth {min(depth)}: give at least 1")
+    result = run(lists.read(), read_transcripts(ref), sorted(depth) or DEPTHS, str(lists.nbest))
+    for at, rate in result.rates.items():
+        print(f"oracle of {at}: WER {rate:.2%}  {result.errors[at]} / {result.words} words")
+
+
+def _constants(items: tuple[str, ...]) -> dict[str, float]:
+    from trflm.evaluation.formats.fields import SCORE_NAME, parse_score
+
+    constants = {}
+    for item in items:
+        name, _, text = item.partition("=")
+        value = parse_score(text)
+        if value is None or not SCORE_NAME.fullmatch(name):
+            raise InputError(f"--constant {item}: write NAME=VALUE with a finite number")
+        constants[name] = value
+    return constants
+
+
+def _with_constants(lists: "Iterator[NBestList]", constants: dict[str, float]) -> "Iterator[NBestList]":
+    from dataclasses import replace
+
+    import numpy as np
+
+    for nbest in lists:
+        if known := constants.keys() & nbest.scores.keys():
+            raise InputError(
+                f'utterance "{nbest.utterance}" has a score {min(known)!r} already; give the constant another name'
+            )
+        added = {name: np.full(len(nbest), value) for name, value in constants.items()}
+        yield replace(nbest, scores={**nbest.scores, **added})

@@ -1,0 +1,65 @@
+"""JSON Lines: one utterance a line, any scores by name.
+
+    {"utterance": "440c0201", "reference": "it rose", "hypotheses": [{"text": "it rose", "scores": {"acoustic": -10.5}}]}
+
+`reference` may be missing. Scores are natural logs, higher is better.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from trflm.evaluation.formats.records import NotJsonError, assemble, parse_json
+from trflm.evaluation.nbest import Finding, Kind, NBestList, Report, refuse
+from trflm.text.reader import read_lines
+from trflm.text.writer import write_text
+
+KEYS = {"utterance", "reference", "hypotheses"}
+
+
+def read_jsonl(path: Path | str, report: Report = refuse) -> Iterator[NBestList]:
+    """The lists in order."""
+    seen: dict[str, int] = {}
+    for line in read_lines(path):
+        where = f"{path}:{line.number}"
+        try:
+            record = parse_json(line.text)
+        except NotJsonError as error:
+            report(Finding(Kind.SYNTAX, where, f"not JSON: {error}; write one object a line"))
+            continue
+        problem = _fault(record)
+        if problem is None and record["utterance"] in seen:
+            first = seen[record["utterance"]]
+            report(Finding(Kind.DUPLICATE, where, f'utterance "{record["utterance"]}" was already on line {first}; remove one'))
+            continue
+        if problem is not None:
+            report(Finding(Kind.SYNTAX, where, problem))
+            continue
+        seen[record["utterance"]] = line.number
+        nbest = assemble(where, record["utterance"], record["hypotheses"], record.get("reference"), report)
+        if nbest is not None:
+            yield nbest
+
+
+def write_jsonl(lists: Iterable[NBestList], path: Path | str) -> None:
+    """What `read_jsonl` reads back the same."""
+    with write_text(path) as file:
+        for nbest in lists:
+            record: dict[str, Any] = {"utterance": nbest.utterance}
+            if nbest.reference is not None:
+                record["reference"] = nbest.reference
+            columns = {name: values.tolist() for name, values in nbest.scores.items()}
+            record["hypotheses"] = [
+                {"text": text, "scores": {name: column[rank] for name, column in columns.items()}}
+                for rank, text in enumerate(nbest.texts)
+            ]
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def _fault(record: Any) -> str | None:
+    if not isinstance(record, dict) or not isinstance(record.get("utterance"), str):
+        return 'there is no "utterance"; write {"utterance": NAME, "hypotheses": [...]}'
+    if unknown := record.keys() - KEYS:
+        return f"{min(unknown)!r} is not known here; the keys are {', '.join(sorted(KEYS))}"
+    return None

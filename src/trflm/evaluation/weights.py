@@ -1,0 +1,123 @@
+"""weights.json: what tuning found, on which files, so that rescoring another set can use it, and this one is caught.
+
+Shapes: L language models.
+"""
+
+import hashlib
+import json
+import math
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trflm.errors import InputError
+from trflm.text.reader import open_binary
+from trflm.text.writer import write_text
+
+FORMAT = "trflm weights 1"
+
+
+@dataclass(frozen=True)
+class Weights:
+    """score = acoustic + scale * sum_k weight_k * (LM_k - oov_penalty * OOV words of LM_k) + word_penalty * words."""
+
+    lms: Mapping[str, float]  # name -> weight_k; they sum to one
+    scale: float
+    word_penalty: float = 0.0
+    oov_penalty: float = 0.0
+
+    @property
+    def factors(self) -> tuple[float, ...]:
+        """[L] scale * weight_k: what each language model's score is multiplied by."""
+        return tuple(self.scale * weight for weight in self.lms.values())
+
+    @classmethod
+    def from_factors(cls, names: Sequence[str], factors: Iterable[float], word_penalty: float, oov_penalty: float) -> "Weights":
+        factors = list(factors)
+        scale = sum(factors)
+        shares = [factor / scale if scale else 1 / len(factors) for factor in factors]
+        return cls(dict(zip(names, shares, strict=True)), scale, word_penalty, oov_penalty)
+
+
+@dataclass(frozen=True)
+class TunedWeights:
+    """Weights with their origin."""
+
+    weights: Weights
+    mapping: str  # the text mapping by name, as `parse_mapping` reads it
+    dev: Mapping[str, Any]  # WER, its interval and counts on the tuning set
+    tuned_on: Mapping[str, Mapping[str, str]]  # role (nbest, ref, ...) -> path and sha256 of its content
+    scale_curve: Sequence[tuple[float, float]] = ()  # (scale, WER), the other weights as tuned
+    cross_validation: Mapping[str, Any] = field(default_factory=dict)
+
+    def save(self, path: Path | str) -> None:
+        with write_text(path) as file:
+            json.dump({"format": FORMAT, **asdict(self)}, file, indent=2)
+            file.write("\n")
+
+
+def load_weights(path: Path | str) -> TunedWeights:
+    """What `save` wrote. Anything else is an InputError that names the faulty field."""
+    with open_binary(path) as file:
+        try:
+            record = json.loads(file.read())
+        except (ValueError, RecursionError, OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{path}: is not a weights file: {error}; make one with `trf tune`") from error
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise InputError(f'{path}: is not a weights file (no "format": "{FORMAT}"); make one with `trf tune`')
+    try:
+        stored = record["weights"]
+        lms = {str(name): _number(weight) for name, weight in stored["lms"].items()}
+        weights = Weights(lms, _number(stored["scale"]), _number(stored["word_penalty"]), _number(stored["oov_penalty"]))
+        tuned_on = {role: {"path": str(of["path"]), "sha256": str(of["sha256"])} for role, of in record["tuned_on"].items()}
+        curve = [(_number(scale), _number(wer)) for scale, wer in record["scale_curve"]]
+        tuned = TunedWeights(weights, str(record["mapping"]), record["dev"], tuned_on, curve, record["cross_validation"])
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise InputError(f"{path}: the field {error} is missing or wrong; tune again with `trf tune`") from error
+    if not lms or not math.isclose(sum(lms.values()), 1, abs_tol=1e-6):
+        raise InputError(f"{path}: the weights of the language models sum to {sum(lms.values())}, not 1; tune again")
+    return tuned
+
+
+def for_models(tuned: TunedWeights, names: Sequence[str], path: str) -> Weights:
+    """The weights in the order of these models, which must be the ones that were tuned."""
+    weights = tuned.weights
+    if sorted(names) != sorted(weights.lms):
+        raise InputError(
+            f"{path}: tuned for {', '.join(weights.lms)}, not for {', '.join(names)}; give the same --lm, or tune again"
+        )
+    ordered = {name: weights.lms[name] for name in names}
+    return Weights(ordered, weights.scale, weights.word_penalty, weights.oov_penalty)
+
+
+def content_hash(path: Path | str) -> str:
+    """sha256 of the content: the same for a file and its .gz, and for a directory of the same files."""
+    path = Path(path)
+    if str(path) == "-":
+        raise InputError("-: standard input cannot be read twice, and its content must be known; give a file")
+    files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+    digest = hashlib.sha256()
+    for file in files:
+        if path.is_dir():
+            digest.update(f"{file.name}\n".encode())
+        with open_binary(file) as opened:
+            try:
+                while block := opened.read(1 << 20):
+                    digest.update(block)
+            except (EOFError, OSError, zlib.error) as error:
+                raise InputError(f"{file}: the file is damaged or cannot be read on: {error}") from error
+    return digest.hexdigest()
+
+
+def same_files(tuned: TunedWeights, files: Mapping[str, Path | str]) -> list[str]:
+    """Which of these files the weights were tuned on, by content."""
+    hashes = {of["sha256"] for of in tuned.tuned_on.values()}
+    return [str(path) for path in files.values() if content_hash(path) in hashes]
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{value!r} (not a finite number)")
+    return float(value)

@@ -1,0 +1,181 @@
+"""The commands around n-best lists, from files to files, through the same parser that `trf` uses."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tyro
+from evaluation.toy_lm import UnigramLM
+
+from trflm.cli import nbest as nbest_command
+from trflm.cli.rescore import rescore
+from trflm.cli.tune import tune
+from trflm.cli.wer import wer
+from trflm.errors import InputError
+
+MODELS = {
+    "good": UnigramLM({"it": -1.0, "rose": -1.0, "fell": -1.0, "rows": -6.0, "felt": -6.0}),
+    "other": UnigramLM({"it": -1.0, "rows": -1.0, "rose": -2.0, "fell": -2.0, "felt": -1.0}),
+}
+
+
+def run(command: Callable[..., None], *arguments: object) -> None:
+    tyro.cli(command, args=[str(argument) for argument in arguments], config=(tyro.conf.FlagCreatePairsOff,))
+
+
+@pytest.fixture(autouse=True)
+def models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trflm.models.load_model", lambda path: MODELS[str(path)])
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Two sets of six utterances in which the acoustic score prefers the wrong word; scores are costs."""
+    for name, words in [("dev", ("rose", "rows")), ("test", ("fell", "felt"))]:
+        folder = tmp_path / name
+        folder.mkdir()
+        right, wrong = words
+        with (
+            gzip.open(folder / "nbest.txt.gz", "wt") as nbest,
+            open(folder / "cost.txt", "w") as cost,
+            open(folder / "ref", "w") as ref,
+        ):
+            for u in range(6):
+                nbest.write(f"u{u}-1 it {wrong}\nu{u}-2 it {right}\nu{u}-3 it\n")
+                cost.write(f"u{u}-1 {10 + u}\nu{u}-2 {11 + u}\nu{u}-3 {30 + u}\n")
+                ref.write(f"u{u} it {right}\n")
+    return tmp_path
+
+
+def lists(folder: Path) -> list[object]:
+    return ["--nbest", folder / "nbest.txt.gz", "--acoustic", folder / "cost.txt", "--acoustic-is-cost"]
+
+
+def test_tune_then_rescore(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    models = ["--lm", "good", "--lm", "other"]
+    run(tune, *lists(data / "dev"), "--ref", data / "dev/ref", *models, "--out", data / "w.json", "--folds", 3, "--quiet")
+    printed = capsys.readouterr()
+    assert "without LM: WER 50.00%" in printed.out
+    assert "tuned (on this set): WER 0.00%" in printed.out
+    assert "cross-validated (3 folds): WER 0.00%" in printed.out
+    assert printed.err == ""
+    stored = json.loads((data / "w.json").read_text())
+    assert stored["dev"]["wer"] == 0
+    assert set(stored["tuned_on"]) == {"nbest", "acoustic", "ref"}
+    arguments = [*models, "--weights", data / "w.json", "--ref", data / "test/ref", "--changes", 1]
+    run(rescore, *lists(data / "test"), *arguments, "--out", data / "out", "--scores")
+    printed = capsys.readouterr()
+    assert "rescored: WER 0.00%" in printed.out
+    assert "said: fell | before: felt | now: fell" in printed.out
+    assert "sentences scored" in printed.err
+    assert (data / "out/best.txt").read_text().splitlines()[0] == "u0 it fell"
+    result = json.loads((data / "out/result.json").read_text())
+    assert result["wer"]["rescored"]["errors"] == 0
+    assert "warning" not in result
+    gains = result["changed"][0]["score_gains"]
+    assert gains["acoustic"] == -1.0
+    assert sum(gains.values()) > 0
+    first = json.loads(gzip.decompress((data / "out/scores.jsonl.gz").read_bytes()).splitlines()[0])
+    scores = first["hypotheses"][1]["scores"]
+    assert (scores["acoustic"], scores["lm1"], scores["lm2"]) == (-11.0, -2.0, -3.0)
+
+
+def test_the_tuning_set_is_refused_unless_forced_and_then_marked(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(tune, *lists(data / "dev"), "--ref", data / "dev/ref", "--lm", "good", "--out", data / "w.json")
+    arguments = [
+        *lists(data / "dev"),
+        "--lm",
+        "good",
+        "--weights",
+        data / "w.json",
+        "--ref",
+        data / "dev/ref",
+        "--out",
+        data / "out",
+    ]
+    with pytest.raises(InputError, match="tuned on this very file; report on another set, or say --force"):
+        run(rescore, *arguments)
+    assert not (data / "out").exists()
+    capsys.readouterr()
+    run(rescore, *arguments, "--force")
+    printed = capsys.readouterr()
+    assert all("too good" in line for line in printed.out.splitlines())
+    assert "too good" in printed.err
+    assert {path.name for path in (data / "out").iterdir()} == {"tuned-on-this-set.best.txt", "tuned-on-this-set.result.json"}
+    assert "too good" in json.loads((data / "out/tuned-on-this-set.result.json").read_text())["warning"]
+
+
+def test_a_scale_without_tuning_and_a_first_pass_score(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = data / "test"
+    run(rescore, *lists(folder), "--lm", "good", "--scale", 1, "--out", data / "a")
+    assert "u0 it fell" in (data / "a/best.txt").read_text()
+    assert json.loads((data / "a/result.json").read_text())["weights"]["oov_penalty"] == 0  # no unknown words
+    more = ["--score", f"cost2={folder}/cost.txt", "--cost", "cost2"]
+    run(rescore, *lists(folder), *more, "--lm", "score:cost2", "--scale", 1, "--out", data / "b")
+    assert "u0 it felt" in (data / "b/best.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--scale", "1", "--weights", "w.json"], "give either --scale X or --weights FILE"),
+        ([], "give either --scale X or --weights FILE"),
+        (["--scale", "1", "--mapping", "x"], "'x' is not a step"),
+        (["--scale", "1", "--lm", "good"], "given twice"),
+        (["--scale", "1", "--lm", "score:z"], "have no score 'z'"),
+        (["--weights", "no.json"], "no.json: cannot be read"),
+        (["--scale", "1", "--ref", "no.txt"], "no.txt: cannot be read"),
+        (["--scale", "1", "--changes", "1"], "--changes needs --ref"),
+    ],
+)
+def test_bad_input_leaves_nothing_behind(data: Path, change: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        run(rescore, *lists(data / "test"), "--lm", "good", "--out", data / "out", *change)
+    assert sorted(path.name for path in data.iterdir()) == ["dev", "test"]
+
+
+def test_costs_taken_for_scores_are_noticed(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (data / "dev/ref").write_text("".join(f"u{u} it rows\n" for u in range(6)))
+    run(tune, *lists(data / "dev")[:-1], "--ref", data / "dev/ref", "--lm", "good", "--out", data / "w.json", "--quiet")
+    assert "are they costs (--acoustic-is-cost)?" in capsys.readouterr().err
+
+
+def test_wer(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (data / "hyp").write_text("".join(f"u{u} it {'rows' if u == 0 else 'rose'}\n" for u in range(6)))
+    (data / "other").write_text("".join(f"u{u} it rows\n" for u in range(6)))
+    run(wer, data / "hyp", data / "dev/ref", "--against", data / "other", "--changes", 1)
+    printed = capsys.readouterr().out
+    assert "WER 8.33%" in printed
+    assert "1 / 12 words  S 1 D 0 I 0" in printed
+    assert "words repaired: rose 5" in printed
+    run(wer, data / "hyp", data / "dev/ref", "--against", data / "other", "--json")
+    record = json.loads(capsys.readouterr().out)
+    assert record["comparison"]["difference"] == pytest.approx(-5 / 12)
+    assert len(record["changed"]) == 5
+    with pytest.raises(InputError, match="--changes needs --against"):
+        run(wer, data / "hyp", data / "dev/ref", "--changes", 1)
+
+
+def test_nbest_check_convert_oracle(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(nbest_command.check, *lists(data / "dev"), "--ref", data / "dev/ref")
+    assert "6 utterances, 18 hypotheses (at most 3), 30 words, scores: acoustic\nfindings: none" in capsys.readouterr().out
+    run(nbest_command.convert, *lists(data / "dev"), "--to", "srilm", "--out", data / "srilm", "--constant", "lm=0")
+    run(nbest_command.convert, "--nbest", data / "srilm", "--to", "jsonl", "--out", data / "a.jsonl.gz")
+    run(nbest_command.convert, "--nbest", data / "a.jsonl.gz", "--to", "kaldi", "--out", data / "kaldi")
+    assert (data / "kaldi/nbest.txt").read_text() == gzip.decompress((data / "dev/nbest.txt.gz").read_bytes()).decode()
+    assert (data / "kaldi/acoustic.txt").read_text().splitlines()[:2] == ["u0-1 -10.0", "u0-2 -11.0"]
+    run(nbest_command.oracle, "--nbest", data / "a.jsonl.gz", "--ref", data / "dev/ref")
+    assert capsys.readouterr().out.splitlines() == [
+        "oracle of 1: WER 50.00%  6 / 12 words",
+        "oracle of 2: WER 0.00%  0 / 12 words",
+        "oracle of 5: WER 0.00%  0 / 12 words",
+    ]
+    (data / "bad.txt").write_text("u0-1 x\nu0-1 y\n")
+    with pytest.raises(InputError, match=r"bad.txt: 1 errors, see above"):
+        run(nbest_command.check, "--nbest", data / "bad.txt")
+    assert 'bad.txt:2: "u0-1" was already on line 1' in capsys.readouterr().out
+    with pytest.raises(InputError, match="was already on line 1"):
+        run(nbest_command.convert, "--nbest", data / "bad.txt", "--to", "kaldi", "--out", data / "never")
+    assert not (data / "never").exists()

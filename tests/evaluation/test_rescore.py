@@ -1,0 +1,79 @@
+"""The combined score is the formula, each distinct sentence is scored once, and unknown words cost their penalty."""
+
+import math
+
+import numpy as np
+import pytest
+from evaluation.nbest_cases import three_lists
+from evaluation.toy_lm import UnigramLM
+
+from trflm.errors import InputError
+from trflm.evaluation import rescore as rescore_module
+from trflm.evaluation.nbest import NBest, NBestList
+from trflm.evaluation.rescore import LMScores, ScoreTable, distinct_sentences, rescore, score_lm
+from trflm.evaluation.weights import Weights
+from trflm.text.mapping import parse_mapping
+
+
+def test_formula_by_hand() -> None:
+    nbest = NBest.collect(three_lists())  # "it rose", "it rows", "rose" | "the end" | "no", "know it"
+    sentences = distinct_sentences(nbest)
+    one = UnigramLM({"it": -1.0, "rose": -2.0, "the": -0.5, "no": -4.0}, unknown=-3.0)
+    two = UnigramLM({"it": -0.25, "end": -0.5}, unknown=-0.75)
+    table = ScoreTable(nbest, {"one": score_lm(nbest, sentences, one), "two": score_lm(nbest, sentences, two)})
+    assert table.lms["one"].oov_H.tolist() == [0, 1, 0, 1, 0, 1]
+    assert table.lms["two"].oov_types == {"rose", "rows", "the", "no", "know"}
+    weights = Weights({"one": 0.75, "two": 0.25}, scale=2.0, word_penalty=0.5, oov_penalty=10.0)
+    # "it rose": -3 + 2 * (0.75 * (-3 - 0) + 0.25 * (-1 - 10)) + 0.5 * 2
+    # "it rows": -2.5 + 2 * (0.75 * (-4 - 10) + 0.25 * (-1 - 10)) + 0.5 * 2
+    expected = [-3 + 2 * (-2.25 - 2.75) + 1, -2.5 + 2 * (-10.5 - 2.75) + 1]
+    np.testing.assert_allclose(table.combine(weights)[:2], expected, rtol=1e-14)
+    assert table.default_oov_penalty == math.log(6)  # rose rows the no know end: unknown to one or the other
+
+
+def test_each_distinct_sentence_is_scored_once_and_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    lists = [NBestList(f"u{i}", ["a b", "b a", "a b", f"c{i}"], {"acoustic": np.zeros(4)}) for i in range(5)]
+    nbest = NBest.collect(lists)
+    lm = UnigramLM({"a": -1.0, "b": -2.0})
+    sentences = distinct_sentences(nbest)
+    assert sentences.texts == ["a b", "b a", "c0", "c1", "c2", "c3", "c4"]
+    whole = score_lm(nbest, sentences, lm)
+    assert lm.asked == [7]
+    monkeypatch.setattr(rescore_module, "CHUNK_WORDS", 5)
+    done: list[int] = []
+    parts = score_lm(nbest, sentences, lm, done.append)
+    assert lm.asked[1:] == [3, 4]  # 5 words of the first utterance, then the 4 that remain
+    assert done == [3, 7]
+    assert parts.log_prob_H.tolist() == whole.log_prob_H.tolist()
+
+
+def test_rescore_from_python_and_mapped_text() -> None:
+    nbest = NBest.collect([NBestList("u", ["it isn't", "it is aunt"], {"acoustic": np.array([-1.0, 0.0])})])
+    lm = UnigramLM({"it": -1.0, "is": -1.0, "n't": -1.0})
+    plain, mapped = rescore(nbest, {lm: 1.0}), rescore(nbest, {lm: 1.0}, mapping=parse_mapping("clitics"))
+    assert plain.weights.oov_penalty == math.log(2)
+    assert plain.score_H.tolist() == pytest.approx([-1 - 2 - math.log(2), 0 - 3 - math.log(2)])
+    assert mapped.score_H.tolist() == pytest.approx([-1 - 3, 0 - 3 - math.log(1)])
+    assert plain.best() == {"u": "it isn't"}
+    assert plain.parts(1) == {"acoustic": 0.0, "lm1": -3.0, "lm1 OOV words": -math.log(2), "words": 0.0}
+    assert sum(plain.parts(0).values()) == pytest.approx(plain.score_H[0])
+    assert rescore(nbest, {lm: 0.0}).best() == {"u": "it is aunt"}
+    assert rescore(nbest, {lm: 0.0}, word_penalty=-5.0).best() == {"u": "it isn't"}
+
+
+def test_the_first_pass_model_is_one_more_model() -> None:
+    nbest = NBest.collect([NBestList("u", ["a", "b"], {"acoustic": np.zeros(2), "lm": np.array([-2.0, -1.0])})])
+    table = ScoreTable(nbest, {"first": LMScores.from_first_pass(nbest, "lm")})
+    assert table.combine(Weights({"first": 1.0}, 3.0, oov_penalty=9.0)).tolist() == [-6.0, -3.0]
+    assert table.default_oov_penalty == 0.0
+    with pytest.raises(InputError, match="have no score 'am'; they have acoustic, lm"):
+        LMScores.from_first_pass(nbest, "am")
+
+
+def test_faults() -> None:
+    nbest = NBest.collect([NBestList("u", ["a"], {"lm": np.zeros(1)})])
+    with pytest.raises(InputError, match=r"have no acoustic score \(only lm\); give --acoustic"):
+        rescore(nbest, {})
+    broken = UnigramLM({"a": math.nan})
+    with pytest.raises(InputError, match="gives 'a' no finite log probability"):
+        score_lm(nbest, distinct_sentences(nbest), broken)
