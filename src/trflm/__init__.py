@@ -1,22 +1,33 @@
 """trflm: neural trans-dimensional random field language models.
 
-import trflm
-lm = trflm.load("runs/ptb-trf")
-lm.log_prob(["the market rose", "the market rows"])
+    import trflm
+    lm = trflm.load("runs/ptb-trf")
+    lm.log_prob(["the market rose", "the market rows"])
+    trflm.rescore(trflm.read_nbest("nbest.txt", acoustic="ac.txt"), {lm: 0.7}).best()
+
+torch is imported when one of these is first used, not with the package.
 """
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trflm.language_model import LanguageModel
+    from trflm.evaluation.formats import read_nbest
+    from trflm.evaluation.rescore import rescore
+    from trflm.models import load_model as load
 
 __version__ = "0.1.0"
-__all__ = ["load"]
+__all__ = ["load", "read_nbest", "rescore"]
+
+WHERE = {
+    "load": ("trflm.models", "load_model"),
+    "read_nbest": ("trflm.evaluation.formats", "read_nbest"),
+    "rescore": ("trflm.evaluation.rescore", "rescore"),
+}
 
 
-def load(path: "Path | str") -> "LanguageModel":
-    """The language model of a run or model directory. torch is imported here, not with the package."""
-    from trflm.models import load_model
-
-    return load_model(path)
+def __getattr__(name: str) -> Any:
+    if name not in WHERE:
+        raise AttributeError(f"module 'trflm' has no attribute {name!r}")
+    module, function = WHERE[name]
+    return getattr(importlib.import_module(module), function)

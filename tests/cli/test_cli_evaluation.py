@@ -9,7 +9,7 @@ import pytest
 import tyro
 from evaluation.toy_lm import UnigramLM
 
-from trflm.cli import nbest as nbest_command
+from trflm.cli.nbest import check, convert, oracle
 from trflm.cli.rescore import rescore
 from trflm.cli.tune import tune
 from trflm.cli.wer import wer
@@ -159,14 +159,14 @@ def test_wer(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_nbest_check_convert_oracle(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(nbest_command.check, *lists(data / "dev"), "--ref", data / "dev/ref")
+    run(check, *lists(data / "dev"), "--ref", data / "dev/ref")
     assert "6 utterances, 18 hypotheses (at most 3), 30 words, scores: acoustic\nfindings: none" in capsys.readouterr().out
-    run(nbest_command.convert, *lists(data / "dev"), "--to", "srilm", "--out", data / "srilm", "--constant", "lm=0")
-    run(nbest_command.convert, "--nbest", data / "srilm", "--to", "jsonl", "--out", data / "a.jsonl.gz")
-    run(nbest_command.convert, "--nbest", data / "a.jsonl.gz", "--to", "kaldi", "--out", data / "kaldi")
+    run(convert, *lists(data / "dev"), "--to", "srilm", "--out", data / "srilm", "--constant", "lm=0")
+    run(convert, "--nbest", data / "srilm", "--to", "jsonl", "--out", data / "a.jsonl.gz")
+    run(convert, "--nbest", data / "a.jsonl.gz", "--to", "kaldi", "--out", data / "kaldi")
     assert (data / "kaldi/nbest.txt").read_text() == gzip.decompress((data / "dev/nbest.txt.gz").read_bytes()).decode()
     assert (data / "kaldi/acoustic.txt").read_text().splitlines()[:2] == ["u0-1 -10.0", "u0-2 -11.0"]
-    run(nbest_command.oracle, "--nbest", data / "a.jsonl.gz", "--ref", data / "dev/ref")
+    run(oracle, "--nbest", data / "a.jsonl.gz", "--ref", data / "dev/ref")
     assert capsys.readouterr().out.splitlines() == [
         "oracle of 1: WER 50.00%  6 / 12 words",
         "oracle of 2: WER 0.00%  0 / 12 words",
@@ -174,8 +174,8 @@ def test_nbest_check_convert_oracle(data: Path, capsys: pytest.CaptureFixture[st
     ]
     (data / "bad.txt").write_text("u0-1 x\nu0-1 y\n")
     with pytest.raises(InputError, match=r"bad.txt: 1 errors, see above"):
-        run(nbest_command.check, "--nbest", data / "bad.txt")
+        run(check, "--nbest", data / "bad.txt")
     assert 'bad.txt:2: "u0-1" was already on line 1' in capsys.readouterr().out
     with pytest.raises(InputError, match="was already on line 1"):
-        run(nbest_command.convert, "--nbest", data / "bad.txt", "--to", "kaldi", "--out", data / "never")
+        run(convert, "--nbest", data / "bad.txt", "--to", "kaldi", "--out", data / "never")
     assert not (data / "never").exists()

@@ -12,10 +12,14 @@ from typing import NoReturn
 import tyro
 
 from trflm.cli.explain import explain
+from trflm.cli.nbest import nbest
 from trflm.cli.report import report
+from trflm.cli.rescore import rescore
 from trflm.cli.sample import sample
 from trflm.cli.score import score
 from trflm.cli.train import train
+from trflm.cli.tune import tune
+from trflm.cli.wer import wer
 from trflm.errors import InputError, TrainingError
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -23,6 +27,10 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "score": score,
     "sample": sample,
     "explain": explain,
+    "tune": tune,
+    "rescore": rescore,
+    "wer": wer,
+    "nbest": nbest,
     "report": report,
 }
 

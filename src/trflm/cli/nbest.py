@@ -94,6 +94,17 @@ def oracle(lists: Annotated[Lists, tyro.conf.arg(name="")], ref: Path, *, depth:
         print(f"oracle of {at}: WER {rate:.2%}  {result.errors[at]} / {result.words} words")
 
 
+def nbest(
+    action: Annotated[
+        Annotated[None, tyro.conf.subcommand("check", constructor=check)]
+        | Annotated[None, tyro.conf.subcommand("convert", constructor=convert)]
+        | Annotated[None, tyro.conf.subcommand("oracle", constructor=oracle)],
+        tyro.conf.arg(name=""),
+    ],
+) -> None:
+    """Check, convert or judge n-best lists."""
+
+
 def _constants(items: tuple[str, ...]) -> dict[str, float]:
     from trflm.evaluation.formats.fields import SCORE_NAME, parse_score
 

@@ -28,6 +28,7 @@ from trflm.trf import TRF
 
 MEMORY = 0.99  # of the running averages
 STUCK_MOVES = 1e-3  # a running acceptance of Markov moves below this is a stuck sampler
+REACH = 2  # lengths so near count as one when chains are counted by length
 WATCH_AFTER = 300  # steps before the running averages mean anything
 
 
@@ -39,6 +40,7 @@ class AugSAConfig(TransMSConfig):
     lr_delay: float = 1e4
     zeta_decay: float = 0.2  # gamma_zeta = t^-zeta_decay
     zeta_cap: float = 10.0  # greatest step of one zeta_l
+    follow_lengths: bool = False  # weigh chains by their actual lengths; see `chain_weights`
     lr_proposal: float = 1.0  # gamma_mu
     clip_proposal: float = 5.0  # greatest gradient norm of mu
 
@@ -81,7 +83,7 @@ class AugSA:
         zeta_step = self._update_zeta(lengths_C)
         log_q_C = self._update_mu()
 
-        share = torch.bincount(lengths_C, minlength=len(self.pi0)).to(self.pi0) / len(lengths_C)
+        share = self._share(lengths_C)
         self.length_share = MEMORY * self.length_share + (1 - MEMORY) * share
         moves = info.move.accepted / max(info.move.tried, 1)
         self.move_acceptance = MEMORY * self.move_acceptance + (1 - MEMORY) * moves
@@ -99,7 +101,7 @@ class AugSA:
     def _update_theta(self, data: Batch) -> tuple[Tensor, float]:
         """eq:uplambda; phi of the chains before the update, and the norm of the gradient."""
         both = pack([data, self.chains])
-        weight_C = (self.trf.pi / self.pi0)[self.chains.lengths_B] / len(self.chains)
+        weight_C = chain_weights(self.chains.lengths_B, self.trf.pi, self.pi0, self.config.follow_lengths)
         weight_B = torch.cat([weight_C.new_full((len(data),), -1 / len(data)), weight_C])
         phi_B = self.trf.potential(both)
         self.adam.zero_grad()
@@ -111,7 +113,7 @@ class AugSA:
 
     def _update_zeta(self, lengths_C: Tensor) -> float:
         """eq:upzeta1, eq:upzeta2; the greatest change of a zeta_l."""
-        share = torch.bincount(lengths_C, minlength=len(self.pi0)).to(self.pi0) / len(lengths_C)
+        share = self._share(lengths_C)
         gamma = self.t**-self.config.zeta_decay
         step = (gamma * share[1:] / self.pi0[1:]).clamp(max=self.config.zeta_cap)
         change = step - step[0]
@@ -126,6 +128,10 @@ class AugSA:
         clip_gradient(self.proposal.parameters(), self.config.clip_proposal)
         self.sgd.step()
         return log_q_C.detach()
+
+    def _share(self, lengths_C: Tensor) -> Tensor:
+        """[m+1] delta_l(B): the share of each length among the chains."""
+        return torch.bincount(lengths_C, minlength=len(self.pi0)).to(self.pi0) / len(lengths_C)
 
     def _watch(self) -> None:
         """Stop a run that has gone wrong while its last good checkpoint is near."""
@@ -171,3 +177,20 @@ class AugSA:
         self.chains = Batch(state["chains"]["ids"], state["chains"]["lengths"]).to(device)
         self.length_share = state["length_share"].to(device)
         self.t, self.move_acceptance, self.log_Z1 = state["t"], state["move_acceptance"], state["log_Z1"]
+
+
+def chain_weights(lengths_C: Tensor, pi: Tensor, pi0: Tensor, follow_lengths: bool) -> Tensor:
+    """[C] the weight of each chain in eq:uplambda, an estimate of pi_l / P(a chain has length l) over K_B.
+
+    The paper divides by pi0_l, which is that probability once zeta has converged. While zeta is off it is not: then the mean
+    length of the chains pushes phi up or down as a whole, which throws zeta off again. With `follow_lengths` the
+    probability is the share of chains within REACH of l, so that lengths count as in the data whatever zeta is, and
+    the weights sum to one.
+    """
+    if not follow_lengths:
+        return (pi / pi0)[lengths_C] / len(lengths_C)
+    m = len(pi) - 1
+    near = (torch.arange(m + 1, device=pi.device)[:, None] - lengths_C).abs() <= REACH  # [m+1, C]
+    mass = torch.stack([pi[max(length - REACH, 0) : length + REACH + 1].sum() for length in range(m + 1)])
+    weight_C = (mass / near.sum(1).clamp(min=1))[lengths_C]
+    return weight_C / weight_C.sum()
