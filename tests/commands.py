@@ -29,6 +29,9 @@ threads = 1
 """
 
 
+AUGSA = ["learner.kind=augsa", "learner.chains=5", "learner.trials=2", "learner.block=2", "proposal.units=4", "run.snapshots=2"]
+
+
 def trf(*arguments: object, stdin: str = "", **options) -> subprocess.CompletedProcess[str]:
     """`trf` in a process of its own, as a user has it."""
     words = [sys.executable, "-m", "trflm", *map(str, arguments)]

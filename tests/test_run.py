@@ -9,9 +9,12 @@ import sys
 import time
 
 import pytest
-from commands import metrics, tiny_recipe, trf
+import torch
+from commands import AUGSA, metrics, tiny_recipe, trf
 
+import trflm
 from trflm.checkpoint import load_state
+from trflm.models import load_field, read_config
 
 KILLS = 24
 
@@ -98,6 +101,22 @@ def test_ctrl_c_saves_and_exits_130(uninterrupted, tmp_path):
     assert load_state(run / "training.safetensors")[1]["step"] == metrics(run)[-1]["step"]
     assert trf("train", recipe, "--out", run, "--resume", "--quiet", "--set", "run.epochs=40").returncode == 0
     same_end(run, uninterrupted / "run")
+
+
+def test_augsa_resumes_bit_for_bit_with_chains_proposal_and_snapshots(tmp_path):
+    recipe, run, whole = tiny_recipe(tmp_path), tmp_path / "run", tmp_path / "whole"
+    settings = [word for setting in AUGSA for word in ("--set", setting)]
+    command = ["train", recipe, "--quiet", "--set", "run.epochs=4", *settings]
+    assert trf(*command, "--out", whole).returncode == 0
+    assert trf(*command, "--out", run, "--set", "run.minutes=1e-9").returncode == 0
+    assert len(metrics(run)) == 1
+    assert trf(*command, "--out", run, "--resume").returncode == 0
+    same_end(run, whole)
+    names = [path.name for path in sorted((run / "snapshots").iterdir())]
+    assert names == ["epoch-000003.safetensors", "epoch-000004.safetensors"]
+    averaged = trflm.load(run).log_prob(["the cat ran", "sat"])
+    single = [load_field(run / "snapshots" / n, read_config(run / "config.json"), trflm.load(run).vocab, run)[0] for n in names]
+    torch.testing.assert_close(averaged, torch.stack([field.log_prob(["the cat ran", "sat"]) for field in single]).mean(0))
 
 
 def test_disk_full_keeps_the_old_checkpoint(tmp_path):

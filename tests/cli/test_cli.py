@@ -61,6 +61,34 @@ def test_explain_shows_every_word_and_the_total(model):
     assert "│" in rows[0]
 
 
+def test_sample_is_repeatable_and_knows_its_options(model):
+    one, two, other = (trf("sample", model, "-n", 5, "--seed", seed, "--burn-in", 3) for seed in (4, 4, 5))
+    assert one.returncode == 0
+    assert len(one.stdout.splitlines()) == 5
+    assert one.stdout == two.stdout != other.stdout
+    assert {word for line in one.stdout.splitlines() for word in line.split()} <= set(trflm.load(model).vocab.words)
+    fixed = trf("sample", model, "-n", 3, "--length", 2, "--burn-in", 1).stdout.splitlines()
+    assert [len(line.split()) for line in fixed] == [2, 2, 2]
+    wrong = trf("sample", model, "--length", 0)
+    assert wrong.returncode == 2
+    assert "must be at least 1" in wrong.stderr
+
+
+def test_report_is_one_page_with_a_curve_for_each_metric(model, tmp_path):
+    done = trf("report", model, "--out", tmp_path / "r.html")
+    assert (done.returncode, done.stdout.strip()) == (0, str(tmp_path / "r.html"))
+    page = (tmp_path / "r.html").read_text()
+    for name in ("loss", "accuracy", "gradient norm", "dev loss"):
+        assert f">{name}<span>" in page
+    assert page.count("<svg") == page.count("</svg>") >= 5
+    assert "http" not in page
+    assert "learner.batch" in page
+    (tmp_path / "empty").mkdir()
+    wrong = trf("report", tmp_path / "empty")
+    assert wrong.returncode == 2
+    assert "config.json: there is no such file" in wrong.stderr
+
+
 def damaged(model, tmp_path, name, content):
     copy = tmp_path / "model"
     copy.mkdir()

@@ -12,7 +12,9 @@ from trflm.learning.augsa import AugSA, AugSAConfig
 from trflm.learning.loop import Plan, generator, training
 from trflm.lms.lstm_proposal import LSTMProposal, LSTMProposalConfig
 from trflm.potentials.cnn import CNN, CNNConfig
+from trflm.sampling.chains import Chains
 from trflm.sampling.exact import Exact, all_sentences, log_likelihood
+from trflm.sampling.mixture import trans_ms
 from trflm.text import Batch, empirical_pi, training_pi0
 from trflm.text.lengths import draw_from_cdf
 from trflm.trf import TRF
@@ -102,6 +104,24 @@ def test_theta_gradient_is_the_papers():
     lr = learner.config.lr / (1 + learner.config.lr_delay)
     for after, old, g in zip(moved, before, expected, strict=True):
         torch.testing.assert_close(after, old + lr * g, rtol=1e-4, atol=1e-6)
+
+
+def test_zeta_that_follows_moves_with_log_Z():
+    """One large step of theta: zeta goes most of the way that the exact log Z ratios go."""
+    data, _ = sentences(400)
+    learner = a_learner(dataclasses.replace(CONFIG, chains=2000, lr=0.2, zeta_follows=True), empirical_pi(data.lengths_B))
+    with torch.no_grad():
+        learner.trf.zeta.copy_(Exact.of(learner.trf.potential, V, M).zeta)
+        for step in range(5):  # chains that follow the field
+            chains = Chains.at(learner.chains, learner.target)
+            learner.chains = trans_ms(rng(step), chains, learner.target, learner.proposal, CONFIG)[0].batch
+    before = learner.trf.zeta.clone()
+    learner.t = 1
+    learner._update_theta(data)
+    with torch.no_grad():
+        exact = Exact.of(learner.trf.potential, V, M).zeta
+    assert float((exact - before).abs().max()) > 0.3
+    assert float((exact - learner.trf.zeta).abs().max()) < 0.3 * float((exact - before).abs().max())
 
 
 def test_zeta_step_is_the_papers_with_a_cap():

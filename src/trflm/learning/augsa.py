@@ -28,7 +28,6 @@ from trflm.trf import TRF
 
 MEMORY = 0.99  # of the running averages
 STUCK_MOVES = 1e-3  # a running acceptance of Markov moves below this is a stuck sampler
-REACH = 2  # lengths so near count as one when chains are counted by length
 WATCH_AFTER = 300  # steps before the running averages mean anything
 
 
@@ -40,7 +39,7 @@ class AugSAConfig(TransMSConfig):
     lr_delay: float = 1e4
     zeta_decay: float = 0.2  # gamma_zeta = t^-zeta_decay
     zeta_cap: float = 10.0  # greatest step of one zeta_l
-    follow_lengths: bool = False  # weigh chains by their actual lengths; see `chain_weights`
+    zeta_follows: bool = False  # move zeta with theta, to first order; see `_follow`
     lr_proposal: float = 1.0  # gamma_mu
     clip_proposal: float = 5.0  # greatest gradient norm of mu
 
@@ -101,7 +100,7 @@ class AugSA:
     def _update_theta(self, data: Batch) -> tuple[Tensor, float]:
         """eq:uplambda; phi of the chains before the update, and the norm of the gradient."""
         both = pack([data, self.chains])
-        weight_C = chain_weights(self.chains.lengths_B, self.trf.pi, self.pi0, self.config.follow_lengths)
+        weight_C = (self.trf.pi / self.pi0)[self.chains.lengths_B] / len(self.chains)
         weight_B = torch.cat([weight_C.new_full((len(data),), -1 / len(data)), weight_C])
         phi_B = self.trf.potential(both)
         self.adam.zero_grad()
@@ -109,7 +108,22 @@ class AugSA:
         norm = clip_gradient(self.theta, math.inf)
         self.adam.param_groups[0]["lr"] = self.config.lr / (self.t + self.config.lr_delay)
         self.adam.step()
-        return phi_B.detach()[len(data) :].double(), norm
+        phi_C = phi_B.detach()[len(data) :].double()
+        if self.config.zeta_follows:
+            self._follow(phi_C)
+        return phi_C, norm
+
+    def _follow(self, phi_before_C: Tensor) -> None:
+        """d log Z_l = E_{p_l}[d phi]: what the step of theta added to phi a word, by a line through the chains, goes into zeta.
+
+        Not in the paper. Early in training phi moves by more a step than zeta's own steps can follow; the chains then all
+        move to longer or shorter sentences, which pushes phi the other way, and the two swing against each other.
+        """
+        change_C = self.trf.phi(self.chains) - phi_before_C
+        length_C = self.chains.lengths_B.double()
+        spread = length_C - length_C.mean()
+        a_word = (spread * change_C).sum() / spread.square().sum().clamp(min=1e-9)
+        self.trf.zeta[1:] += a_word * torch.arange(self.trf.max_length, device=a_word.device)
 
     def _update_zeta(self, lengths_C: Tensor) -> float:
         """eq:upzeta1, eq:upzeta2; the greatest change of a zeta_l."""
@@ -177,20 +191,3 @@ class AugSA:
         self.chains = Batch(state["chains"]["ids"], state["chains"]["lengths"]).to(device)
         self.length_share = state["length_share"].to(device)
         self.t, self.move_acceptance, self.log_Z1 = state["t"], state["move_acceptance"], state["log_Z1"]
-
-
-def chain_weights(lengths_C: Tensor, pi: Tensor, pi0: Tensor, follow_lengths: bool) -> Tensor:
-    """[C] the weight of each chain in eq:uplambda, an estimate of pi_l / P(a chain has length l) over K_B.
-
-    The paper divides by pi0_l, which is that probability once zeta has converged. While zeta is off it is not: then the mean
-    length of the chains pushes phi up or down as a whole, which throws zeta off again. With `follow_lengths` the
-    probability is the share of chains within REACH of l, so that lengths count as in the data whatever zeta is, and
-    the weights sum to one.
-    """
-    if not follow_lengths:
-        return (pi / pi0)[lengths_C] / len(lengths_C)
-    m = len(pi) - 1
-    near = (torch.arange(m + 1, device=pi.device)[:, None] - lengths_C).abs() <= REACH  # [m+1, C]
-    mass = torch.stack([pi[max(length - REACH, 0) : length + REACH + 1].sum() for length in range(m + 1)])
-    weight_C = (mass / near.sum(1).clamp(min=1))[lengths_C]
-    return weight_C / weight_C.sum()
