@@ -35,8 +35,9 @@ class Unigram:
 
     def explain(self, sentences: Batch | Sequence[str]) -> Explanation:
         batch = self.vocab.batch(sentences)
-        pi_B = torch.where(batch.lengths_B < len(self.pi), self.pi[batch.lengths_B.clamp(max=len(self.pi) - 1)], 0.0)
-        return Explanation(batch, self.log_word_V[batch.ids_N], pi_B.clamp(min=PI_FLOOR).log())
+        pi = self.pi.to(batch.device)
+        pi_B = torch.where(batch.lengths_B < len(pi), pi[batch.lengths_B.clamp(max=len(pi) - 1)], 0.0)
+        return Explanation(batch, self.log_word_V.to(batch.device)[batch.ids_N], pi_B.clamp(min=PI_FLOOR).log())
 
     def n_parameters(self) -> int:
         return len(self.log_word_V)
@@ -55,7 +56,7 @@ class Unigram:
         return Span(words_CMs, log_q_CM, NoState(), torch.zeros_like(words_CMs[:, :, 0]))
 
     def log_q(self, batch: Batch) -> Tensor:
-        return batch.sum_words(self.log_word_V[batch.ids_N])
+        return batch.sum_words(self.log_word_V.to(batch.device)[batch.ids_N])
 
     def draw(self, n: int, rng: torch.Generator) -> Batch:
         """n sentences, all at once."""
