@@ -26,7 +26,7 @@ import torch
 import trflm
 from trflm.build import Data, build_learner
 from trflm.checkpoint import load_state, save_state, write_atomically
-from trflm.config import Recipe, RunConfig
+from trflm.config import Recipe, RunConfig, parse
 from trflm.errors import InputError, TrainingError
 from trflm.learning.augsa import AugSA
 from trflm.learning.loop import Moment, Plan, training
@@ -222,7 +222,9 @@ def stop_signals() -> Iterator[list[int]]:
 
 def check_same(config: dict[str, Any], recipe: Recipe, data: Data, path: Path) -> None:
     """A resumed run has the recipe and the text it started with."""
-    old, new = json.loads(json.dumps(config.get("recipe", {}))), json.loads(json.dumps(dataclasses.asdict(recipe)))
+    # Read as a recipe, so that a setting that did not exist when the run began has its default.
+    old = dataclasses.asdict(parse(Recipe, config.get("recipe", {}), where=str(path / "config.json")))
+    new = dataclasses.asdict(recipe)
     for section in new:
         for key in new[section]:
             was, now = old.get(section, {}).get(key), new[section][key]
