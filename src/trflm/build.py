@@ -7,12 +7,13 @@ from torch import Tensor
 
 from trflm.config import AugSALearner, CNNModel, LSTMProposalSection, Recipe
 from trflm.learning.augsa import AugSA
-from trflm.learning.loop import generator
+from trflm.learning.batches import ShuffledBatches
 from trflm.learning.nce import NCE
 from trflm.lms.lstm_proposal import LSTMProposal
 from trflm.lms.softmax import equal_classes
 from trflm.lms.unigram import Unigram
 from trflm.potentials.cnn import CNN
+from trflm.seeds import generator
 from trflm.text import Batch, Corpus, Vocab, empirical_pi, read_corpus, training_pi0
 from trflm.text.word2vec import word2vec
 from trflm.trf import TRF
@@ -58,11 +59,12 @@ def build_learner(recipe: Recipe, data: Data, fresh: bool) -> AugSA | NCE:
     if fresh and recipe.model.word2vec:
         start_embedding(trf, text, recipe.model.embedding, seed)
     trf = trf.to(device)
+    batches = ShuffledBatches(text, recipe.learner.batch, seed)
     if isinstance(recipe.learner, AugSALearner):
         counts_V = word_counts(text, len(data.vocab))
         proposal = build_proposal(recipe.proposal, len(data.vocab), counts_V, generator(seed, "init", 1)).to(device)
-        return AugSA(trf, proposal, training_pi0(pi), recipe.learner, generator(seed, "init", 2))
-    return NCE(trf, Unigram.estimate(data.vocab, text, pi), recipe.learner)
+        return AugSA(trf, proposal, training_pi0(pi), batches, recipe.learner, generator(seed, "init", 2))
+    return NCE(trf, Unigram.estimate(data.vocab, text, pi), batches, recipe.learner)
 
 
 def word_counts(text: Batch, n_words: int) -> Tensor:

@@ -18,12 +18,12 @@ from trflm.config import CNNModel, LSTMProposalSection, parse
 from trflm.errors import InputError
 from trflm.language_model import Explanation, LanguageModel
 from trflm.learning.augsa import AugSA
-from trflm.learning.loop import generator
 from trflm.learning.nce import NCE
 from trflm.lms.proposal import Proposal
 from trflm.lms.unigram import Unigram
 from trflm.sampling.draw import draw_sentences
 from trflm.sampling.mixture import TransMSConfig
+from trflm.seeds import generator
 from trflm.text import Batch, Vocab
 from trflm.trf import TRF
 

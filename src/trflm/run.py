@@ -29,7 +29,7 @@ from trflm.checkpoint import load_state, save_state, write_atomically
 from trflm.config import Recipe, RunConfig
 from trflm.errors import InputError, TrainingError
 from trflm.learning.augsa import AugSA
-from trflm.learning.loop import Moment, Plan, training
+from trflm.learning.loop import Moment, training
 from trflm.learning.nce import NCE
 from trflm.learning.schedules import stopped_rising
 from trflm.models import read_config, save_model
@@ -66,11 +66,10 @@ def train(recipe: Recipe, out: Path, resume: bool, progress: Progress) -> None:
         learner = build_learner(recipe, data, fresh=not run.checkpoint.exists())
         done = run.restore(learner)
         run.log(f"{'resumed at' if done.step else 'started at'} step {done.step}", progress)
-        plan = Plan(recipe.learner.batch, recipe.run.epochs, recipe.run.seed, recipe.run.device)
         dev = data.dev.sentences if data.dev else None
         with stop_signals() as stop:
             started = saved = time.monotonic()
-            for moment in training(learner, data.train.sentences, dev, plan, done.step):
+            for moment in training(learner, dev, epochs=recipe.run.epochs, seed=recipe.run.seed, steps_done=done.step):
                 now = time.monotonic()
                 done = Done(moment.step, done.seconds + now - started, done.dev_history)
                 started = now

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from trflm.errors import TrainingError
+from trflm.learning.batches import ShuffledBatches
 from trflm.learning.loop import Metrics, clip_gradient
 from trflm.lms.lstm_proposal import LSTMProposal
 from trflm.sampling.chains import Chains, Target
@@ -55,8 +56,16 @@ class AugSAConfig(TransMSConfig):
 class AugSA:
     """Trains a TRF and its proposal in place."""
 
-    def __init__(self, trf: TRF, proposal: LSTMProposal, pi0: Tensor, config: AugSAConfig, rng: torch.Generator) -> None:
-        self.trf, self.proposal, self.config = trf, proposal, config
+    def __init__(
+        self,
+        trf: TRF,
+        proposal: LSTMProposal,
+        pi0: Tensor,
+        batches: ShuffledBatches,
+        config: AugSAConfig,
+        rng: torch.Generator,
+    ) -> None:
+        self.trf, self.proposal, self.batches, self.config = trf, proposal, batches, config
         self.pi0 = pi0.to(trf.zeta)
         self.target = Target(trf, self.pi0)
         self.theta = list(trf.potential.parameters())
@@ -69,7 +78,15 @@ class AugSA:
         self.move_acceptance = 1.0  # running
         self.log_Z1 = trf.log_Z1()  # of the last evaluation; the KL estimate uses it
 
-    def step(self, batch: Batch, rng: torch.Generator) -> Metrics:
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.batches.per_epoch
+
+    def step(self, number: int, rng: torch.Generator) -> Metrics:
+        return self.update(self.batches.of_step(number).to(self.trf.zeta.device), rng)
+
+    def update(self, batch: Batch, rng: torch.Generator) -> Metrics:
+        """One step from these sentences."""
         self.t += 1
         # theta and zeta have changed since the last step, so the chains' densities are computed anew.
         chains = Chains.at(self.chains, self.target)
