@@ -5,10 +5,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trflm.config import AugSALearner, CNNModel, LSTMProposalSection, Recipe
+from trflm.config import AugSALearner, CNNModel, FieldRecipe, LSTMProposalSection, LSTMRecipe, Recipe
 from trflm.learning.augsa import AugSA
 from trflm.learning.batches import ShuffledBatches
+from trflm.learning.lstm import LSTMLearner
 from trflm.learning.nce import NCE
+from trflm.lms.lstm import LSTM
 from trflm.lms.lstm_proposal import LSTMProposal
 from trflm.lms.softmax import equal_classes
 from trflm.lms.unigram import Unigram
@@ -51,8 +53,18 @@ def build_proposal(
     return LSTMProposal(section, n_words, class_V, rng)
 
 
-def build_learner(recipe: Recipe, data: Data, fresh: bool) -> AugSA | NCE:
+Learner = AugSA | NCE | LSTMLearner
+
+
+def build_learner(recipe: FieldRecipe | LSTMRecipe, data: Data, fresh: bool) -> Learner:
     """The learner at its start. Unless `fresh`, what only a start needs (word2vec) is left out: a checkpoint follows."""
+    if isinstance(recipe, LSTMRecipe):
+        lstm = LSTM(data.vocab, recipe.model, generator(recipe.run.seed, "init")).to(recipe.run.device)
+        return LSTMLearner(lstm, data.train.sentences, recipe.learner)
+    return build_field_learner(recipe, data, fresh)
+
+
+def build_field_learner(recipe: FieldRecipe, data: Data, fresh: bool) -> AugSA | NCE:
     text, seed, device = data.train.sentences, recipe.run.seed, recipe.run.device
     pi = empirical_pi(text.lengths_B)
     trf = build_trf(recipe.model, data.vocab, pi, generator(seed, "init"))

@@ -6,22 +6,31 @@ Results go to stdout, progress and warnings to stderr. Exit status: 0 done, 2 wr
 
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from typing import NoReturn
 
 import tyro
 
 from trflm.cli.explain import explain
+from trflm.cli.perplexity import perplexity
 from trflm.cli.sample import sample
 from trflm.cli.score import score
 from trflm.cli.train import train
 from trflm.errors import InputError, TrainingError
 
-COMMANDS: dict[str, Callable[..., None]] = {"train": train, "score": score, "sample": sample, "explain": explain}
+COMMANDS: dict[str, Callable[..., None]] = {
+    "train": train,
+    "score": score,
+    "sample": sample,
+    "explain": explain,
+    "perplexity": perplexity,
+}
 
 
 def main() -> NoReturn:
     """Run one command of `sys.argv`, and end the process with its exit status."""
+    warnings.showwarning = lambda message, *where: print(f"trf: {message}", file=sys.stderr)
     try:
         tyro.extras.subcommand_cli_from_dict(
             COMMANDS,
