@@ -143,6 +143,11 @@ def test_samples_of_given_lengths(model: NGram) -> None:
     assert int(drawn.ids_N.max()) < len(model.vocab)
 
 
+def test_sentences_by_a_seed(model: NGram) -> None:
+    assert [len(sentence.split()) for sentence in model.sample(4, seed=2, length=3)] == [3] * 4
+    assert model.sample(9, seed=2) == model.sample(9, seed=2) != model.sample(9, seed=3)
+
+
 def test_log_q_of_a_proposed_span_put_in_place(model: NGram, text: Batch) -> None:
     batch = text.select(torch.nonzero(text.lengths_B >= 4).squeeze(1)[:200])
     start = torch.arange(200) % 5

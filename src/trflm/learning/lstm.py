@@ -3,6 +3,9 @@
     lr(epoch) = lr * decay^max(epoch + 1 - constant_epochs, 0)      epoch = 0, 1, 2, ...
 
 The gradient's norm is cut to `clip`, dropout is drawn from the step's generator. Every epoch starts from the zero state.
+
+Our loss is the mean over the symbols of a window, theirs the sum over its steps and the mean over the streams. So with windows
+of 35 steps their learning rate 1 and clip 5 are 35 and 5/35 here.
 """
 
 import math
@@ -24,11 +27,11 @@ class WindowsConfig:
     """What both optimisers have: the data of a step, the schedule of the learning rate, the clipping."""
 
     streams: int = 20  # of text, read side by side
-    window: int = 35  # steps of a stream that the gradient goes through
-    lr: float = 1.0
+    window: int = 20  # steps of a stream that the gradient goes through
+    lr: float = 20.0
     constant_epochs: int = 4  # before the learning rate falls
     decay: float = 0.5  # the factor of each epoch after
-    clip: float = 5.0  # greatest gradient norm
+    clip: float = 0.25  # greatest gradient norm
 
     def __post_init__(self) -> None:
         if min(self.streams, self.window) < 1 or self.constant_epochs < 0:
@@ -53,7 +56,6 @@ class AdamConfig(WindowsConfig):
     """Adam with decoupled weight decay."""
 
     lr: float = 2e-3
-    clip: float = 1.0
     weight_decay: float = 0.0
 
     def optimiser(self, parameters: list[Tensor]) -> torch.optim.Optimizer:
