@@ -17,6 +17,8 @@ from trflm.lms.unigram import Unigram
 from trflm.potentials.cnn import CNN
 from trflm.seeds import generator
 from trflm.text import Batch, Corpus, Vocab, empirical_pi, read_corpus, training_pi0
+from trflm.text.cache import cached
+from trflm.text.classes import exchange_classes, read_classes
 from trflm.text.word2vec import word2vec
 from trflm.trf import TRF
 
@@ -45,12 +47,21 @@ def build_trf(model: CNNModel, vocab: Vocab, pi: Tensor, rng: torch.Generator | 
     return TRF(vocab, CNN(model, len(vocab), rng), pi)
 
 
-def build_proposal(
-    section: LSTMProposalSection, n_words: int, count_V: Tensor, rng: torch.Generator | None = None
-) -> LSTMProposal:
-    """An LSTM proposal; `count_V`, the word counts of the training text, makes the classes of its output."""
-    class_V = equal_classes(count_V, section.classes) if section.classes else None
-    return LSTMProposal(section, n_words, class_V, rng)
+def proposal_classes(section: LSTMProposalSection, data: Data) -> Tensor | None:
+    """[V] the classes of the proposal's output, numbered without gaps; None for a full softmax."""
+    text, n_words = data.train.sentences, len(data.vocab)
+    if section.classes_file:
+        class_V = read_classes(section.classes_file, data.vocab)
+    elif not section.classes:
+        return None
+    elif section.exchange:
+        n = min(section.classes, n_words)
+        class_V = cached(f"exchange {n}/{n_words}", text, lambda: {"class": exchange_classes(text, n_words, n).class_V})[
+            "class"
+        ]
+    else:
+        class_V = equal_classes(torch.bincount(text.ids_N, minlength=n_words), section.classes)
+    return torch.unique(class_V, return_inverse=True)[1]
 
 
 Learner = AugSA | NCE | LSTMLearner
@@ -73,14 +84,10 @@ def build_field_learner(recipe: FieldRecipe, data: Data, fresh: bool) -> AugSA |
     trf = trf.to(device)
     batches = ShuffledBatches(text, recipe.learner.batch, seed)
     if isinstance(recipe.learner, AugSALearner):
-        counts_V = word_counts(text, len(data.vocab))
-        proposal = build_proposal(recipe.proposal, len(data.vocab), counts_V, generator(seed, "init", 1)).to(device)
+        class_V = proposal_classes(recipe.proposal, data)
+        proposal = LSTMProposal(recipe.proposal, len(data.vocab), class_V, generator(seed, "init", 1)).to(device)
         return AugSA(trf, proposal, training_pi0(pi), batches, recipe.learner, generator(seed, "init", 2))
     return NCE(trf, Unigram.estimate(data.vocab, text, pi), batches, recipe.learner)
-
-
-def word_counts(text: Batch, n_words: int) -> Tensor:
-    return torch.bincount(text.ids_N, minlength=n_words)
 
 
 def start_embedding(trf: TRF, text: Batch, size: int, seed: int) -> None:

@@ -70,9 +70,19 @@ Model = CNNModel | LSTMModel | NGramModel
 
 @dataclass(frozen=True)
 class LSTMProposalSection(LSTMProposalConfig):
-    """[proposal] kind = "lstm": the auxiliary distribution of AugSA + JSA."""
+    """[proposal] kind = "lstm": the auxiliary distribution of AugSA + JSA.
+
+    The classes of its output are of equal size by frequency (the fastest), or by bigram exchange, or from a file.
+    """
 
     kind: Literal["lstm"] = "lstm"
+    exchange: bool = False  # classes of words that behave alike, by bigram exchange on the training text
+    classes_file: str = ""  # lines `word class`; then `classes` plays no part
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.exchange and (self.classes_file or not self.classes):
+            raise ValueError("exchange makes `classes` classes, at least 1, and no classes_file; leave out one of them")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trflm.build import Learner, build_proposal, build_trf
+from trflm.build import Learner, build_trf
 from trflm.checkpoint import load_state, save_state
 from trflm.config import CNNModel, LSTMModel, LSTMProposalSection, Model, parse
 from trflm.errors import InputError
@@ -21,6 +21,7 @@ from trflm.language_model import Explanation, LanguageModel
 from trflm.learning.augsa import AugSA
 from trflm.learning.lstm import LSTMLearner
 from trflm.lms.lstm import LSTM
+from trflm.lms.lstm_proposal import LSTMProposal
 from trflm.lms.ngram import NGram, read_arpa
 from trflm.lms.proposal import Proposal
 from trflm.lms.unigram import Unigram
@@ -119,7 +120,7 @@ def load_field(file: Path, model: CNNModel, recipe: dict[str, Any], vocab: Vocab
         if "unigram" in state["proposal"]:
             return trf, Unigram(vocab, trf.pi, state["proposal"]["unigram"])
         section = parse(LSTMProposalSection, recipe["proposal"], str(file.parent / "config.json"), "proposal")
-        proposal = build_proposal(section, len(vocab), torch.zeros(len(vocab)))  # the classes come with the state
+        proposal = LSTMProposal(section, len(vocab), state["proposal"]["lstm"].get("output.class_V"))
         proposal.load_state_dict(state["proposal"]["lstm"])
         return trf, proposal
 

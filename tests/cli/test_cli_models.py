@@ -8,6 +8,7 @@ import pytest
 from commands import TINY_LSTM, TINY_NGRAM, tiny_recipe, trf
 
 import trflm
+from trflm.errors import InputError
 from trflm.lms.lstm import LSTM, Preserve
 from trflm.lms.ngram import NGram, write_arpa
 
@@ -75,7 +76,7 @@ def test_models_that_do_not_fit_or_are_not_there(models, tmp_path):
         copy = tmp_path / kind
         shutil.copytree(models[kind], copy)
         (copy / "vocab.txt").write_text("<unk>\nthe\n")
-        with pytest.raises(trflm.errors.InputError, match=r"model\.safetensors: does not belong to"):
+        with pytest.raises(InputError, match=r"model\.safetensors: does not belong to"):
             trflm.load(copy)
     done = trf("score", tmp_path / "none.arpa", stdin=TEXT)
     assert (done.returncode, "none.arpa: cannot be read" in done.stderr) == (2, True)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trflm.errors import TrainingError
+from trflm.errors import InputError, TrainingError
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.loop import Metrics, clip_gradient
 from trflm.lms.lstm_proposal import LSTMProposal
@@ -181,6 +181,9 @@ class AugSA:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         device = self.trf.zeta.device
+        was, now = (part.get("output.class_V") for part in (state["proposal"], self.proposal.state_dict()))
+        if was is not None and now is not None and not torch.equal(was, now.cpu()):
+            raise InputError("the word classes of the proposal are not those the run was started with; give the old ones")
         self.trf.load_state_dict(state["trf"])
         self.proposal.load_state_dict(state["proposal"])
         self.adam.load_state_dict(state["adam"])
