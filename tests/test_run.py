@@ -195,7 +195,7 @@ def test_the_best_model_is_kept_when_dev_gets_worse(tmp_path):
     changes = ["learner.kind=adam", "learner.lr=0.05", "learner.decay=1.0", f"data.valid={tmp_path / 'dev.txt'}"]
 
     def go_on(out, epochs: int, resume: bool = False) -> None:
-        what = read_recipe(recipe, [*changes, f"run.epochs={epochs}", "run.checkpoint_seconds=1000"])
+        what = read_recipe(recipe, [*changes, f"run.epochs={epochs}", "run.checkpoint_seconds=0"])
         assert isinstance(what, LSTMRecipe)
         train(what, out, resume, Quiet())
 
