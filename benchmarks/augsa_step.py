@@ -13,6 +13,7 @@ from measure import arguments, interleaved, report, training_text
 from torch import Tensor
 
 from trflm.learning.augsa import AugSA, AugSAConfig
+from trflm.learning.batches import ShuffledBatches
 from trflm.lms.lstm_proposal import LSTMProposal, LSTMProposalConfig, LSTMState
 from trflm.lms.proposal import Span
 from trflm.lms.softmax import ClassSoftmax, equal_classes
@@ -62,7 +63,8 @@ def learner(text: Batch, vocab: Vocab, cnn: type[CNN], proposal: type[LSTMPropos
     class_V = equal_classes(torch.bincount(text.ids_N, minlength=len(vocab)), classes) if classes else None
     q = proposal(LSTMProposalConfig(classes=classes), len(vocab), class_V, rng)
     start_at_unigram(q, text)
-    return AugSA(TRF(vocab, cnn(CNNConfig(), len(vocab), rng), pi), q, training_pi0(pi), AugSAConfig(), rng)
+    trf = TRF(vocab, cnn(CNNConfig(), len(vocab), rng), pi)
+    return AugSA(trf, q, training_pi0(pi), ShuffledBatches(text, AugSAConfig.batch, seed=1), AugSAConfig(), rng)
 
 
 def start_at_unigram(proposal: LSTMProposal, text: Batch) -> None:
@@ -85,11 +87,11 @@ def main() -> None:
     print(f"1000 sentences of data, {data.n_words} words ({source}); 100 chains, 10 trials, blocks of 5, {n_words} words known")
     ours = learner(text, vocab, CNN, LSTMProposal, classes=100)
     rng = torch.Generator().manual_seed(1)
-    ours.step(data, rng)
+    ours.update(data, rng)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     plain = learner(text, vocab, PlainCNN, PlainProposal, classes=0)
 
-    sides = {"our way": lambda: ours.step(data, rng), "plainly": lambda: plain.step(data, rng)}
+    sides = {"our way": lambda: ours.update(data, rng), "plainly": lambda: plain.update(data, rng)}
     seconds = interleaved(sides, rounds=1 if parsed.quick else 7, warm_up=not parsed.quick)
     print(f"peak memory of our step: {peak:.2f} GB")
     ratio = statistics.median(seconds["plainly"]) / statistics.median(seconds["our way"])

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from trflm.memory import keep_freed_memory
-from trflm.run import provenance
+from trflm.run_directory import provenance
 from trflm.text import Batch, Vocab, read_corpus
 
 

@@ -27,6 +27,35 @@ epochs = 20
 checkpoint_seconds = 0
 threads = 1
 """
+TINY_LSTM = """
+[data]
+train = "{text}"
+valid = "{text}"
+[model]
+kind = "lstm"
+embedding = 6
+hidden = 6
+dropout = 0.1
+init = 0.3
+[learner]
+kind = "sgd"
+streams = 4
+window = 8
+lr = 2.0
+[run]
+epochs = 20
+checkpoint_seconds = 0
+keep_best = true
+threads = 1
+"""
+TINY_NGRAM = """
+[data]
+train = "{text}"
+valid = "{text}"
+[model]
+kind = "ngram"
+order = 3
+"""
 
 
 AUGSA = ["learner.kind=augsa", "learner.chains=5", "learner.trials=2", "learner.block=2", "proposal.units=4", "run.snapshots=2"]
@@ -38,10 +67,10 @@ def trf(*arguments: object, stdin: str = "", **options) -> subprocess.CompletedP
     return subprocess.run(words, check=False, input=stdin, capture_output=True, text=True, timeout=300, **options)
 
 
-def tiny_recipe(directory: Path) -> Path:
+def tiny_recipe(directory: Path, recipe: str = TINY_RECIPE) -> Path:
     (directory / "text.txt").write_text(TINY_TEXT)
     path = directory / "tiny.toml"
-    path.write_text(TINY_RECIPE.format(text=directory / "text.txt"))
+    path.write_text(recipe.format(text=directory / "text.txt"))
     return path
 
 

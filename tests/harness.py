@@ -13,6 +13,7 @@ from trflm.lms.proposal import Proposal
 from trflm.potentials.protocol import Potential
 from trflm.sampling.exact import Exact, all_sentences, expected_gradient
 from trflm.text import UNK, Batch, Vocab
+from trflm.trf import TRF
 
 
 def rng(seed: int = 0) -> torch.Generator:
@@ -69,7 +70,7 @@ def check_potential(potential: Potential, n_words: int, longest: int) -> None:
         assert math.isclose((above - below) / (2 * step), expected, rel_tol=1e-4, abs_tol=1e-6)
 
 
-def check_language_model(lm: LanguageModel, max_length: int) -> None:
+def check_language_model(lm: LanguageModel | TRF, max_length: int) -> None:
     """Probabilities of all sentences of up to m words sum to one; words add up; strings and batches agree."""
     batch = all_sentences(len(lm.vocab), max_length)
     log_prob_S = lm.log_prob(batch)

@@ -1,8 +1,9 @@
 import dataclasses
+import json
 
 import pytest
 
-from trflm.config import parse, read_recipe
+from trflm.config import FieldRecipe, LSTMRecipe, NCELearner, NGramRecipe, SGDLearner, parse, read_recipe
 from trflm.errors import InputError
 
 
@@ -21,6 +22,8 @@ GOOD = '[data]\ntrain = "t.txt"\n[model]\nkind = "cnn"\nembedding = 8\n[learner]
 
 def test_values_defaults_and_overrides(recipe):
     r = read_recipe(recipe(GOOD), ["learner.batch=7", "data.train=other file.txt", "run.minutes=1.5"])
+    assert isinstance(r, FieldRecipe)
+    assert isinstance(r.learner, NCELearner)
     assert (r.model.embedding, r.model.projection) == (8, 128)
     assert (r.learner.batch, r.learner.lr) == (7, 1.0)
     assert isinstance(r.learner.lr, float)
@@ -28,9 +31,22 @@ def test_values_defaults_and_overrides(recipe):
     assert r.run.minutes == 1.5
 
 
-def test_a_saved_recipe_reads_back_the_same(recipe):
-    r = read_recipe(recipe(GOOD))
-    assert parse(type(r), dataclasses.asdict(r), where="config.json") == r
+LSTM = '[data]\ntrain = "t.txt"\n[model]\nkind = "lstm"\nhidden = 8\n'
+NGRAM = '[data]\ntrain = "t.txt"\n[model]\nkind = "ngram"\nmin_counts = [1, 1, 2]\n'
+
+
+def test_the_kind_of_model_says_which_sections_there_are(recipe):
+    lstm, ngram = read_recipe(recipe(LSTM)), read_recipe(recipe(NGRAM))
+    assert isinstance(lstm, LSTMRecipe)
+    assert isinstance(lstm.learner, SGDLearner)
+    assert isinstance(ngram, NGramRecipe)
+    assert ngram.model.min_counts == (1, 1, 2)
+
+
+@pytest.mark.parametrize("text", [GOOD, LSTM, NGRAM])
+def test_a_saved_recipe_reads_back_the_same(recipe, text):
+    r = read_recipe(recipe(text))
+    assert parse(type(r), json.loads(json.dumps(dataclasses.asdict(r))), where="config.json") == r
 
 
 @pytest.mark.parametrize(
@@ -43,6 +59,15 @@ def test_a_saved_recipe_reads_back_the_same(recipe):
         (GOOD + "batch = true\n", r"learner\.batch = True: expected a whole number"),
         (GOOD + "batch = 0\n", r"r\.toml: \[learner\] batch and noise_ratio must be at least 1"),
         (GOOD.replace("nce", "nec"), r"learner\.kind = 'nec': expected one of augsa, nce; did you mean 'nce'\?"),
+        (GOOD.replace('"cnn"', '"lstn"'), r"model\.kind = 'lstn': expected one of cnn, lstm, ngram; did you mean 'lstm'\?"),
+        ('model = "cnn"\n' + NGRAM.partition("[model]")[0], r"model = 'cnn': expected a section \[model\]"),
+        (LSTM + '[learner]\nkind = "nce"\n', r"learner\.kind = 'nce': expected one of sgd, adam"),
+        (LSTM + "[proposal]\n", r"\[proposal\]: unknown section"),
+        (LSTM + "dropout = 1\n", r"r\.toml: \[model\] dropout is a probability below 1"),
+        (LSTM + "[run]\nsnapshots = 3\n", r"r\.toml: run\.snapshots: .* random field only"),
+        (LSTM + "[learner]\ndecay = 2\n", r"\[learner\] lr and clip must be positive, decay"),
+        (NGRAM + "[learner]\n", r"\[learner\]: unknown section"),
+        (NGRAM + "order = 2\n", r"r\.toml: \[model\] min_counts has 3 values, the model 2 orders"),
         ("[data]\n", r"r\.toml: \[data\] train is missing"),
         ("", r"r\.toml: \[data\] train is missing"),
         ("data = 3\n", r"data = 3: expected a section \[data\]"),

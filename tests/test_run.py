@@ -10,11 +10,14 @@ import time
 
 import pytest
 import torch
-from commands import AUGSA, metrics, tiny_recipe, trf
+from commands import AUGSA, TINY_LSTM, TINY_NGRAM, TINY_TEXT, metrics, tiny_recipe, trf
 
 import trflm
 from trflm.checkpoint import load_state
-from trflm.models import load_field, read_config
+from trflm.config import LSTMRecipe, read_recipe
+from trflm.models import FieldModel
+from trflm.progress import Quiet
+from trflm.run import train
 
 KILLS = 24
 
@@ -54,6 +57,15 @@ def uninterrupted(tmp_path_factory):
     return directory
 
 
+@pytest.fixture(scope="module")
+def uninterrupted_lstm(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("lstm")
+    recipe = tiny_recipe(directory, TINY_LSTM)
+    done = trf("train", recipe, "--out", directory / "run", "--quiet", "--set", "run.epochs=40")
+    assert (done.returncode, done.stderr) == (0, "")
+    return directory
+
+
 def same_end(run, other) -> None:
     """Parameters, optimiser and metrics, bit for bit."""
     for name in ("training.safetensors", "model.safetensors"):
@@ -71,17 +83,32 @@ def flat(state, path=""):
     return {path: state.numpy().tobytes() if hasattr(state, "numpy") else state}
 
 
-def test_sigkill_at_random_moments_changes_nothing(uninterrupted, tmp_path):
-    recipe, run = uninterrupted / "tiny.toml", tmp_path / "run"
+def killed_and_resumed(recipe, run, kills: int) -> list[str]:
+    """Train with kills at random moments, then to the end; how each process ended that was to be killed."""
     command = ["train", recipe, "--out", run, "--resume", "--quiet", "--set", "run.epochs=40"]
-    killer = [sys.executable, "-c", KILLER, str(KILLS), str(run / "train.log"), *map(str, command)]
-    killed = subprocess.run(killer, capture_output=True, text=True, timeout=200, check=True).stdout.split()
-    assert killed.count("killed") >= 20, "the run ended too soon to be killed; make it longer"
+    killer = [sys.executable, "-c", KILLER, str(kills), str(run / "train.log"), *map(str, command)]
+    ends = subprocess.run(killer, capture_output=True, text=True, timeout=200, check=True).stdout.split()
     done = trf(*command)
     assert (done.returncode, done.stderr) == (0, "")
-    same_end(run, uninterrupted / "run")
-    resumed = [line for line in (run / "train.log").read_text().splitlines() if "resumed at" in line]
-    assert len(resumed) >= 5, "the kills fell before the first checkpoint; let them live longer"
+    return ends
+
+
+def resumptions(run) -> int:
+    return sum("resumed at" in line for line in (run / "train.log").read_text().splitlines())
+
+
+def test_sigkill_at_random_moments_changes_nothing(uninterrupted, tmp_path):
+    ends = killed_and_resumed(uninterrupted / "tiny.toml", tmp_path / "run", KILLS)
+    assert ends.count("killed") >= 20, "the run ended too soon to be killed; make it longer"
+    same_end(tmp_path / "run", uninterrupted / "run")
+    assert resumptions(tmp_path / "run") >= 5, "the kills fell before the first checkpoint; let them live longer"
+
+
+def test_sigkill_changes_nothing_for_an_lstm(uninterrupted_lstm, tmp_path):
+    ends = killed_and_resumed(uninterrupted_lstm / "tiny.toml", tmp_path / "run", kills=6)
+    assert ends.count("killed") >= 4
+    same_end(tmp_path / "run", uninterrupted_lstm / "run")
+    assert resumptions(tmp_path / "run") >= 2
 
 
 def test_ctrl_c_saves_and_exits_130(uninterrupted, tmp_path):
@@ -114,9 +141,18 @@ def test_augsa_resumes_bit_for_bit_with_chains_proposal_and_snapshots(tmp_path):
     same_end(run, whole)
     names = [path.name for path in sorted((run / "snapshots").iterdir())]
     assert names == ["epoch-000003.safetensors", "epoch-000004.safetensors"]
-    averaged = trflm.load(run).log_prob(["the cat ran", "sat"])
-    single = [load_field(run / "snapshots" / n, read_config(run / "config.json"), trflm.load(run).vocab, run)[0] for n in names]
-    torch.testing.assert_close(averaged, torch.stack([field.log_prob(["the cat ran", "sat"]) for field in single]).mean(0))
+    loaded = trflm.load(run)
+    assert isinstance(loaded, FieldModel)
+    assert len(loaded.fields) == 2
+    text = ["the cat ran", "sat"]
+    torch.testing.assert_close(loaded.log_prob(text), (loaded.fields[0].log_prob(text) + loaded.fields[1].log_prob(text)) / 2)
+
+
+def test_a_run_without_dev_text_saves_its_end(tmp_path):
+    recipe, run = tiny_recipe(tmp_path), tmp_path / "run"
+    settings = ("--set", "data.valid=", "--set", "run.epochs=2", "--set", "run.checkpoint_seconds=1000")
+    assert trf("train", recipe, "--out", run, "--quiet", *settings).returncode == 0
+    assert load_state(run / "model.safetensors")[1]["step"] == metrics(run)[-1]["step"] == 12
 
 
 def test_disk_full_keeps_the_old_checkpoint(tmp_path):
@@ -178,3 +214,51 @@ def test_minutes_end_a_run_which_can_go_on(tmp_path):
     config = json.loads((run / "config.json").read_text())
     assert metrics(run)[-1]["epoch"] == config["recipe"]["run"]["epochs"] == 3
     assert os.path.exists(run / "model.safetensors")
+
+
+def test_the_best_model_is_kept_when_dev_gets_worse(tmp_path):
+    """Trained on one text and watched on another, an LSTM first gains by word frequencies, then learns the text by heart."""
+    recipe = tiny_recipe(tmp_path, TINY_LSTM)
+    (tmp_path / "dev.txt").write_text("".join(" ".join(reversed(line.split())) + "\n" for line in TINY_TEXT.splitlines()))
+    changes = ["learner.kind=adam", "learner.lr=0.05", "learner.decay=1.0", f"data.valid={tmp_path / 'dev.txt'}"]
+
+    def go_on(out, epochs: int, resume: bool = False) -> None:
+        what = read_recipe(recipe, [*changes, f"run.epochs={epochs}", "run.checkpoint_seconds=0"])
+        assert isinstance(what, LSTMRecipe)
+        train(what, out, resume, Quiet())
+
+    go_on(tmp_path / "run", 12)
+    criteria = {row["step"]: row["criterion"] for row in metrics(tmp_path / "run") if "criterion" in row}
+    best = max(criteria, key=lambda step: criteria[step])
+    assert 0 < list(criteria).index(best) < 11, "dev has to get better, then worse"
+    state, note = load_state(tmp_path / "run/model.safetensors")
+    assert note["step"] == best
+    assert load_state(tmp_path / "run/training.safetensors")[1]["step"] == max(criteria)
+
+    # A kill between the checkpoint of the best epoch and its model: the model is written when the run goes on.
+    other = tmp_path / "other"
+    go_on(other, list(criteria).index(best) + 1)
+    (other / "model.safetensors").unlink()
+    go_on(other, 12, resume=True)
+    assert flat(load_state(other / "model.safetensors")[0]) == flat(state)
+
+
+def test_an_ngram_run_leaves_its_files_and_is_done_once(tmp_path):
+    recipe, run = tiny_recipe(tmp_path, TINY_NGRAM), tmp_path / "run"
+    first = trf("train", recipe, "--out", run, "--seed", "3", "--threads", "1")
+    assert first.returncode == 0
+    assert "warning: the 1-grams of this text" in first.stderr
+    assert {path.name for path in run.iterdir()} == {
+        "config.json", "vocab.txt", "model.safetensors", "metrics.jsonl", "train.log"
+    }  # fmt: skip
+    (row,) = metrics(run)
+    assert row["train_perplexity"] == row["dev_perplexity"] < 10
+    before = (run / "model.safetensors").stat().st_mtime_ns
+    again = trf("train", recipe, "--out", run)
+    assert (again.returncode, "exists already" in again.stderr) == (2, True)
+    resumed = trf("train", recipe, "--out", run, "--resume", "--seed", "3")
+    assert (resumed.returncode, "finished before" in resumed.stderr) == (0, True)
+    assert (run / "model.safetensors").stat().st_mtime_ns == before
+    changed = trf("train", recipe, "--out", run, "--resume", "--seed", "3", "--set", "model.order=2")
+    assert changed.returncode == 2
+    assert "was started with model.order = 3, the recipe now says 2" in changed.stderr

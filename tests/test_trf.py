@@ -6,7 +6,8 @@ from harness import check_language_model, random_batch, random_pi, rng, tiny_voc
 
 from trflm.potentials.cnn import CNN, CNNConfig
 from trflm.sampling.exact import Exact
-from trflm.trf import SCORING_WORDS, TRF, in_parts, initial_zeta
+from trflm.text.batch import SCORING_WORDS, in_parts
+from trflm.trf import TRF, initial_zeta
 
 TINY = CNNConfig(embedding=4, projection=4, bank_width=3, bank_filters=4, stack_layers=2, stack_filters=4, init=0.7)
 

@@ -1,7 +1,7 @@
 """Recipes: TOML files read into typed, frozen dataclasses. An unknown or mistyped key is an error that names the nearest one.
 
 A section that can hold several kinds of thing says which by `kind = "..."`; the kinds and their keys are the dataclasses
-listed here.
+listed here. The kind of model says which sections a recipe has: `FieldRecipe`, `LSTMRecipe` or `NGramRecipe`.
 """
 
 import dataclasses
@@ -15,8 +15,11 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from trflm.errors import InputError
 from trflm.learning.augsa import AugSAConfig
+from trflm.learning.lstm import AdamConfig, SGDConfig
 from trflm.learning.nce import NCEConfig
+from trflm.lms.lstm import LSTMConfig
 from trflm.lms.lstm_proposal import LSTMProposalConfig
+from trflm.lms.ngram import KneserNeyConfig
 from trflm.potentials.cnn import CNNConfig
 
 
@@ -49,10 +52,37 @@ class CNNModel(CNNConfig):
 
 
 @dataclass(frozen=True)
-class LSTMProposalSection(LSTMProposalConfig):
-    """[proposal] kind = "lstm": the auxiliary distribution of AugSA + JSA."""
+class LSTMModel(LSTMConfig):
+    """[model] kind = "lstm": a left-to-right LSTM."""
 
     kind: Literal["lstm"] = "lstm"
+
+
+@dataclass(frozen=True)
+class NGramModel(KneserNeyConfig):
+    """[model] kind = "ngram": modified Kneser-Ney."""
+
+    kind: Literal["ngram"] = "ngram"
+
+
+Model = CNNModel | LSTMModel | NGramModel
+
+
+@dataclass(frozen=True)
+class LSTMProposalSection(LSTMProposalConfig):
+    """[proposal] kind = "lstm": the auxiliary distribution of AugSA + JSA.
+
+    The classes of its output are of equal size by frequency (the fastest), or by bigram exchange, or from a file.
+    """
+
+    kind: Literal["lstm"] = "lstm"
+    exchange: bool = False  # classes of words that behave alike, by bigram exchange on the training text
+    classes_file: str = ""  # lines `word class`; then `classes` plays no part
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.exchange and (self.classes_file or not self.classes):
+            raise ValueError("exchange makes `classes` classes, at least 1, and no classes_file; leave out one of them")
 
 
 @dataclass(frozen=True)
@@ -70,6 +100,20 @@ class NCELearner(NCEConfig):
 
 
 @dataclass(frozen=True)
+class SGDLearner(SGDConfig):
+    """[learner] kind = "sgd", for an LSTM."""
+
+    kind: Literal["sgd"] = "sgd"
+
+
+@dataclass(frozen=True)
+class AdamLearner(AdamConfig):
+    """[learner] kind = "adam", for an LSTM."""
+
+    kind: Literal["adam"] = "adam"
+
+
+@dataclass(frozen=True)
 class RunConfig:
     """[run]: how long, how often, on what."""
 
@@ -80,6 +124,7 @@ class RunConfig:
     snapshots: int = 0  # keep the models of so many last epochs; their scores are averaged
     stop_window: int = 0  # stop when the mean dev criterion of so many epochs is not above that of as many before; 0: never
     stop_gain: float = 0.0  # by how much it has to be above
+    keep_best: bool = False  # save the model of the epoch with the best dev criterion instead of the last one
     threads: int = 0  # 0: torch's choice
     device: str = "cpu"
 
@@ -92,14 +137,49 @@ class RunConfig:
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """One training run, complete."""
+class EstimateConfig:
+    """[run] of a model that is estimated at once. Nothing in it is random; the seed is there because every run has one."""
+
+    seed: int = 1
+    threads: int = 0  # 0: torch's choice
+
+
+@dataclass(frozen=True)
+class FieldRecipe:
+    """One training run of a random field, complete."""
 
     data: DataConfig
     model: CNNModel = field(default_factory=CNNModel)
     proposal: LSTMProposalSection = field(default_factory=LSTMProposalSection)
     learner: AugSALearner | NCELearner = field(default_factory=AugSALearner)
     run: RunConfig = field(default_factory=RunConfig)
+
+
+@dataclass(frozen=True)
+class LSTMRecipe:
+    """One training run of an LSTM, complete."""
+
+    data: DataConfig
+    model: LSTMModel = field(default_factory=LSTMModel)
+    learner: SGDLearner | AdamLearner = field(default_factory=SGDLearner)
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self) -> None:
+        if self.run.snapshots:
+            raise ValueError("run.snapshots: scores are averaged over the snapshots of a random field only; leave it out")
+
+
+@dataclass(frozen=True)
+class NGramRecipe:
+    """The estimation of an n-gram model, complete."""
+
+    data: DataConfig
+    model: NGramModel = field(default_factory=NGramModel)
+    run: EstimateConfig = field(default_factory=EstimateConfig)
+
+
+Recipe = FieldRecipe | LSTMRecipe | NGramRecipe
+RECIPE_OF = {CNNModel: FieldRecipe, LSTMModel: LSTMRecipe, NGramModel: NGramRecipe}
 
 
 def read_recipe(path: Path | str, overrides: Iterable[str] = ()) -> Recipe:
@@ -114,7 +194,8 @@ def read_recipe(path: Path | str, overrides: Iterable[str] = ()) -> Recipe:
         raise InputError(f"{path}: not valid TOML: {error}") from error
     for override in overrides:
         apply_override(tables, override)
-    return parse(Recipe, tables, where=str(path))
+    kind = choose(get_args(Model), tables.get("model", {}), str(path), "model")
+    return parse(RECIPE_OF[kind], tables, where=str(path))
 
 
 def apply_override(tables: dict[str, Any], override: str) -> None:
@@ -177,16 +258,16 @@ def parse_table(kind: Any, table: Any, where: str, name: str) -> Any:
     values = {key: parse(hints[key], item, where, inner + key) for key, item in table.items()}
     try:
         return kind(**values)
-    except InputError:
-        raise
     except ValueError as error:
-        raise InputError(f"{where}: [{name}] {error}") from error
+        raise InputError(f"{where}: {f'[{name}] ' if name else ''}{error}") from error
 
 
 def choose(kinds: tuple[Any, ...], table: Any, where: str, name: str) -> Any:
     """The dataclass of a union whose `kind` the table names; the first if it names none."""
     by_kind = {get_args(get_type_hints(kind)["kind"])[0]: kind for kind in kinds}
-    wanted = table.get("kind", next(iter(by_kind))) if isinstance(table, dict) else None
+    if not isinstance(table, dict):
+        raise InputError(f"{where}: {name} = {table!r}: expected a section [{name}]")
+    wanted = table.get("kind", next(iter(by_kind)))
     if wanted not in by_kind:
         close = difflib.get_close_matches(str(wanted), by_kind, n=1, cutoff=0.0)
         hint = f"; did you mean {close[0]!r}?" if close else ""

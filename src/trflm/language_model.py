@@ -38,6 +38,10 @@ class LanguageModel(Protocol):
         """log_prob, split over the words."""
         ...
 
+    def sample(self, n: int, *, seed: int = 1, length: int | None = None) -> list[str]:
+        """n independent sentences, all of `length` words if it is given; the same seed gives the same sentences."""
+        ...
+
     def n_parameters(self) -> int:
         """How many numbers the model stores (the #param column of the paper's table)."""
         ...

@@ -1,29 +1,33 @@
-"""Models on disk: a directory with config.json, vocab.txt, model.safetensors and perhaps snapshots/.
+"""Models on disk: a directory with config.json, vocab.txt, model.safetensors and perhaps snapshots/; or an ARPA file.
 
-`FieldModel` is what a user loads: one field, or the fields of the last epochs whose scores are averaged as in the paper,
-with the proposal they can be sampled by.
+`FieldModel` is what a user loads of a random field: one field, or the fields of the last epochs whose scores are averaged
+as in the paper, with the proposal they can be sampled by. LSTM and n-gram models are loaded as they are.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from trflm.build import build_proposal, build_trf
+from trflm.build import Learner, build_trf
 from trflm.checkpoint import load_state, save_state
-from trflm.config import CNNModel, LSTMProposalSection, parse
+from trflm.config import CNNModel, LSTMModel, LSTMProposalSection, Model, parse
 from trflm.errors import InputError
 from trflm.language_model import Explanation, LanguageModel
 from trflm.learning.augsa import AugSA
-from trflm.learning.loop import generator
-from trflm.learning.nce import NCE
+from trflm.learning.lstm import LSTMLearner
+from trflm.lms.lstm import LSTM
+from trflm.lms.lstm_proposal import LSTMProposal
+from trflm.lms.ngram import NGram, read_arpa
 from trflm.lms.proposal import Proposal
 from trflm.lms.unigram import Unigram
 from trflm.sampling.draw import draw_sentences
 from trflm.sampling.mixture import TransMSConfig
+from trflm.seeds import generator
 from trflm.text import Batch, Vocab
 from trflm.trf import TRF
 
@@ -60,51 +64,95 @@ class FieldModel:
         return self.vocab.sentences(batch)
 
 
-def save_model(path: Path, learner: AugSA | NCE, step: int) -> None:
+def save_model(path: Path, learner: Learner, step: int) -> None:
     """model.safetensors, or a snapshot, beside the config.json and vocab.txt that are already there."""
-    trf = learner.trf
-    if isinstance(learner, AugSA):
-        proposal = {"lstm": learner.proposal.state_dict()}
-    else:
-        proposal = {"unigram": learner.noise.log_word_V}
-    state = {"trf": trf.state_dict(), "proposal": proposal}
-    save_state(path, state, content="model", step=step, log_Z1=trf.log_Z1())
+    match learner:
+        case LSTMLearner():
+            save_state(path, {"lstm": learner.lstm.state_dict()}, content="model", step=step)
+        case AugSA():
+            save_field(path, learner.trf, {"lstm": learner.proposal.state_dict()}, step)
+        case _:
+            save_field(path, learner.trf, {"unigram": learner.noise.log_word_V}, step)
+
+
+def save_field(path: Path, trf: TRF, proposal: dict[str, Any], step: int) -> None:
+    save_state(path, {"trf": trf.state_dict(), "proposal": proposal}, content="model", step=step, log_Z1=trf.log_Z1())
+
+
+def save_ngram(path: Path, ngram: NGram) -> None:
+    save_state(path, {"ngram": ngram.to_tensors()}, content="model")
 
 
 def load_model(path: Path | str) -> LanguageModel:
-    """The model of a run directory or a saved model directory, with the snapshots of its last epochs if it kept any."""
+    """The model of a run directory, a saved model directory or an ARPA file; of a field, the snapshots it kept."""
     path = Path(path)
+    if path.name.endswith((".arpa", ".arpa.gz")):
+        return read_arpa(path)
     if not path.is_dir():
         problem = "not a model directory" if path.exists() else "there is no such directory"
-        raise InputError(f"{path}: {problem}; give what trf train wrote")
+        raise InputError(f"{path}: {problem}; give what trf train wrote, or an ARPA file (.arpa, .arpa.gz)")
     config = read_config(path / "config.json")
     vocab = Vocab.from_list(path / "vocab.txt")
     last = path / "model.safetensors"
     if not last.exists():
         raise InputError(f"{path}: no model was saved here yet; let trf train reach its first checkpoint")
-    files = sorted((path / "snapshots").glob("epoch-*.safetensors")) or [last]
-    loaded = [load_field(file, config, vocab, path) for file in files]
-    return FieldModel([field for field, _ in loaded], loaded[-1][1])
-
-
-def load_field(file: Path, config: dict[str, Any], vocab: Vocab, directory: Path) -> tuple[TRF, Proposal]:
-    """One field and its proposal."""
-    state, note = load_state(file)
-    if note.get("content") != "model":
-        raise InputError(f"{file}: holds {note.get('content')!r}, not a model")
-    where = str(directory / "config.json")
-    try:
+    with belonging(last):
         recipe = config["recipe"]
-        trf = build_trf(parse(CNNModel, recipe["model"], where, "model"), vocab, state["trf"]["pi"])
+        model = parse(Model, recipe["model"], str(path / "config.json"), "model")
+    match model:
+        case CNNModel():
+            files = sorted((path / "snapshots").glob("epoch-*.safetensors")) or [last]
+            loaded = [load_field(file, model, recipe, vocab) for file in files]
+            return FieldModel([field for field, _ in loaded], loaded[-1][1])
+        case LSTMModel():
+            return load_lstm(last, model, vocab)
+        case _:
+            return load_ngram(last, vocab)
+
+
+def load_field(file: Path, model: CNNModel, recipe: dict[str, Any], vocab: Vocab) -> tuple[TRF, Proposal]:
+    """One field and its proposal."""
+    state, note = load_content(file)
+    with belonging(file):
+        trf = build_trf(model, vocab, state["trf"]["pi"])
         trf.load_state_dict(state["trf"])
         trf.remember_log_Z1(float(note["log_Z1"]))
         if "unigram" in state["proposal"]:
             return trf, Unigram(vocab, trf.pi, state["proposal"]["unigram"])
-        section = parse(LSTMProposalSection, recipe["proposal"], where, "proposal")
-        proposal = build_proposal(section, len(vocab), torch.zeros(len(vocab)))  # the classes come with the state
+        section = parse(LSTMProposalSection, recipe["proposal"], str(file.parent / "config.json"), "proposal")
+        proposal = LSTMProposal(section, len(vocab), state["proposal"]["lstm"].get("output.class_V"))
         proposal.load_state_dict(state["proposal"]["lstm"])
         return trf, proposal
-    except (KeyError, TypeError, RuntimeError) as error:
+
+
+def load_lstm(file: Path, model: LSTMModel, vocab: Vocab) -> LSTM:
+    state, _ = load_content(file)
+    with belonging(file):
+        lstm = LSTM(vocab, model, generator(0, "init"))
+        lstm.load_state_dict(state["lstm"])
+        return lstm
+
+
+def load_ngram(file: Path, vocab: Vocab) -> NGram:
+    state, _ = load_content(file)
+    with belonging(file):
+        return NGram.from_tensors(vocab, state["ngram"])
+
+
+def load_content(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(state, note) of a model file."""
+    state, note = load_state(file)
+    if note.get("content") != "model":
+        raise InputError(f"{file}: holds {note.get('content')!r}, not a model")
+    return state, note
+
+
+@contextmanager
+def belonging(file: Path) -> Iterator[None]:
+    """What does not fit together is said in one way."""
+    try:
+        yield
+    except (KeyError, TypeError, RuntimeError, InputError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{file}: does not belong to the config.json and vocab.txt beside it: {reason}") from error
 

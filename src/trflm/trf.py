@@ -9,7 +9,7 @@ Shapes: B sentences, N words in all, V words in the vocabulary, m the longest se
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from trflm.language_model import Explanation
 from trflm.potentials.protocol import Potential
 from trflm.text import Batch, Vocab
+from trflm.text.batch import in_parts
 from trflm.text.lengths import PI_FLOOR
-
-SCORING_WORDS = 1 << 15  # how many words are scored at once: bounds the memory of any call
 
 
 class TRF(nn.Module):
@@ -105,14 +104,3 @@ class TRF(nn.Module):
 def initial_zeta(max_length: int, n_words: int) -> Tensor:
     """zeta_l = (l - 1) log V: exact for phi = 0. Entry 0 is unused and 0."""
     return torch.arange(-1, max_length, dtype=torch.float64).clamp(min=0) * math.log(n_words)
-
-
-def in_parts(batch: Batch) -> Iterator[Batch]:
-    """The batch, cut between sentences into parts of about SCORING_WORDS words."""
-    if batch.n_words <= SCORING_WORDS:
-        yield batch
-        return
-    part_B = batch.starts_B // SCORING_WORDS
-    for index_K in torch.arange(len(batch), device=batch.device).split(torch.bincount(part_B).tolist()):
-        if len(index_K):
-            yield batch.select(index_K)

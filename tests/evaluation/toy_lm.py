@@ -26,5 +26,8 @@ class UnigramLM:
         batch = self.vocab.batch(sentences)
         return Explanation(batch, self.score_V[batch.ids_N], torch.zeros(len(batch), dtype=torch.float64))
 
+    def sample(self, n: int, *, seed: int = 1, length: int | None = None) -> list[str]:
+        return [self.vocab.words[-1]] * n
+
     def n_parameters(self) -> int:
         return len(self.score_V)

@@ -9,12 +9,14 @@ from harness import random_pi, rng, sentence_numbers, tiny_vocab
 
 from trflm.errors import TrainingError
 from trflm.learning.augsa import AugSA, AugSAConfig
-from trflm.learning.loop import Plan, generator, training
+from trflm.learning.batches import ShuffledBatches
+from trflm.learning.loop import training
 from trflm.lms.lstm_proposal import LSTMProposal, LSTMProposalConfig
 from trflm.potentials.cnn import CNN, CNNConfig
 from trflm.sampling.chains import Chains
 from trflm.sampling.exact import Exact, all_sentences, log_likelihood
 from trflm.sampling.mixture import trans_ms
+from trflm.seeds import generator
 from trflm.text import Batch, empirical_pi, training_pi0
 from trflm.text.lengths import draw_from_cdf
 from trflm.trf import TRF
@@ -26,10 +28,11 @@ CONFIG = AugSAConfig(
 )  # fmt: skip
 
 
-def a_learner(config: AugSAConfig, pi: torch.Tensor) -> AugSA:
+def a_learner(config: AugSAConfig, data: Batch, seed: int = 1) -> AugSA:
+    pi = empirical_pi(data.lengths_B)
     trf = TRF(tiny_vocab(V), CNN(TINY, V, rng(1)), pi)
     proposal = LSTMProposal(LSTMProposalConfig(units=8, init=0.3), V, torch.tensor([0, 1, 1]), rng(2))
-    return AugSA(trf, proposal, training_pi0(pi), config, rng(3))
+    return AugSA(trf, proposal, training_pi0(pi), ShuffledBatches(data, config.batch, seed), config, rng(3))
 
 
 def sentences(n: int) -> tuple[Batch, torch.Tensor]:
@@ -43,9 +46,9 @@ def sentences(n: int) -> tuple[Batch, torch.Tensor]:
 
 def test_with_theta_frozen_zeta_reaches_the_exact_log_Z_ratios():
     data, _ = sentences(2000)
-    learner = a_learner(dataclasses.replace(CONFIG, lr=0.0, zeta_decay=0.8), empirical_pi(data.lengths_B))
+    learner = a_learner(dataclasses.replace(CONFIG, lr=0.0, zeta_decay=0.8), data)
     learner.trf.zeta.copy_(torch.tensor([0.0, 0, 3, 1]))  # far off
-    for _ in training(learner, data, None, Plan(batch=200, epochs=100, seed=1)):
+    for _ in training(learner, None, epochs=100, seed=1):
         pass
     with torch.no_grad():
         zeta = Exact.of(learner.trf.potential, V, M).zeta
@@ -56,7 +59,7 @@ def test_with_theta_frozen_zeta_reaches_the_exact_log_Z_ratios():
 def test_with_theta_free_the_divergence_from_data_falls_to_the_best_there_is():
     data, data_S = sentences(2000)
     pi = empirical_pi(data.lengths_B)
-    learner = a_learner(dataclasses.replace(CONFIG, lr=5.0, lr_delay=300.0), pi)
+    learner = a_learner(dataclasses.replace(CONFIG, lr=5.0, lr_delay=300.0), data)
 
     best = copy.deepcopy(learner.trf.potential)  # exact gradient ascent from the same start
     optimiser = torch.optim.Adam(best.parameters(), lr=0.01)
@@ -68,7 +71,7 @@ def test_with_theta_free_the_divergence_from_data_falls_to_the_best_there_is():
     with torch.no_grad():
         before = float(log_likelihood(learner.trf.potential, V, data_S, pi))
         most = float(log_likelihood(best, V, data_S, pi))
-    for _ in training(learner, data, None, Plan(batch=200, epochs=100, seed=1)):
+    for _ in training(learner, None, epochs=100, seed=1):
         pass
     with torch.no_grad():
         after = float(log_likelihood(learner.trf.potential, V, data_S, pi))
@@ -83,10 +86,10 @@ def test_theta_gradient_is_the_papers():
     """One step of plain SGD in place of Adam moves theta by the formula, computed sentence by sentence."""
     data, _ = sentences(40)
     pi = empirical_pi(data.lengths_B)
-    learner = a_learner(dataclasses.replace(CONFIG, chains=30), pi)
+    learner = a_learner(dataclasses.replace(CONFIG, chains=30), data)
     learner.adam = torch.optim.SGD(learner.theta, lr=0.0)  # type: ignore[assignment]
     before = [p.detach().clone() for p in learner.theta]
-    learner.step(data, generator(1, "step", 1))
+    learner.update(data, generator(1, "step", 1))
     expected = [torch.zeros_like(p) for p in before]
     with torch.no_grad():
         moved = [p.clone() for p in learner.theta]
@@ -109,7 +112,7 @@ def test_theta_gradient_is_the_papers():
 def test_zeta_that_follows_moves_with_log_Z():
     """One large step of theta: zeta goes most of the way that the exact log Z ratios go."""
     data, _ = sentences(400)
-    learner = a_learner(dataclasses.replace(CONFIG, chains=2000, lr=0.2, zeta_follows=True), empirical_pi(data.lengths_B))
+    learner = a_learner(dataclasses.replace(CONFIG, chains=2000, lr=0.2, zeta_follows=True), data)
     with torch.no_grad():
         learner.trf.zeta.copy_(Exact.of(learner.trf.potential, V, M).zeta)
         for step in range(5):  # chains that follow the field
@@ -125,7 +128,7 @@ def test_zeta_that_follows_moves_with_log_Z():
 
 
 def test_zeta_step_is_the_papers_with_a_cap():
-    learner = a_learner(dataclasses.replace(CONFIG, zeta_decay=0.5, zeta_cap=1.5), random_pi(M))
+    learner = a_learner(dataclasses.replace(CONFIG, zeta_decay=0.5, zeta_cap=1.5), sentences(400)[0])
     learner.t = 4
     before = learner.trf.zeta.clone()
     learner._update_zeta(torch.tensor([1, 1, 3, 3, 3, 3, 3, 3]))
@@ -138,26 +141,24 @@ def test_zeta_step_is_the_papers_with_a_cap():
 
 def test_state_continues_bit_for_bit():
     data, _ = sentences(400)
-    pi = empirical_pi(data.lengths_B)
-    plan = Plan(batch=200, epochs=6, seed=5)
-    whole, first, second = (a_learner(CONFIG, pi) for _ in range(3))
-    rows = [m.metrics for m in training(whole, data, data, plan)]
-    for moment in training(first, data, data, plan):
+    whole, first, second = (a_learner(CONFIG, data, seed=5) for _ in range(3))
+    rows = [m.metrics for m in training(whole, data, epochs=6, seed=5)]
+    for moment in training(first, data, epochs=6, seed=5):
         if moment.step == 7:
             break
     second.load_state_dict(copy.deepcopy(first.state_dict()))
-    assert [m.metrics for m in training(second, data, data, plan, steps_done=7)] == rows[7:]
+    assert [m.metrics for m in training(second, data, epochs=6, seed=5, steps_done=7)] == rows[7:]
     for a, b in zip(whole.theta, second.theta, strict=True):
         assert torch.equal(a, b)
 
 
 def test_a_stuck_sampler_and_a_runaway_zeta_stop_with_advice():
     data, _ = sentences(400)
-    learner = a_learner(CONFIG, empirical_pi(data.lengths_B))
+    learner = a_learner(CONFIG, data)
     learner.t, learner.move_acceptance = 1000, 1e-4
     with pytest.raises(TrainingError, match=r"stuck.*lower learner\.lr"):
         learner._watch()
-    learner = a_learner(CONFIG, empirical_pi(data.lengths_B))
+    learner = a_learner(CONFIG, data)
     learner.trf.zeta[3] = 1e4
     with pytest.raises(TrainingError, match="zeta runs away"):
-        learner.step(data, rng())
+        learner.update(data, rng())

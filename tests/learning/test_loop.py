@@ -3,7 +3,9 @@ import torch
 from harness import random_batch
 
 from trflm.errors import TrainingError
-from trflm.learning.loop import Metrics, Plan, generator, training
+from trflm.learning.batches import ShuffledBatches
+from trflm.learning.loop import Metrics, training
+from trflm.seeds import generator
 from trflm.text import Batch
 
 
@@ -11,10 +13,12 @@ class Recorder:
     """A learner that remembers what it saw."""
 
     def __init__(self) -> None:
+        self.batches = ShuffledBatches(DATA, 3, seed=4)
+        self.steps_per_epoch = self.batches.per_epoch
         self.seen: list[tuple[list[int], float]] = []
 
-    def step(self, batch: Batch, rng: torch.Generator) -> Metrics:
-        self.seen.append((batch.lengths_B.tolist(), float(torch.rand((), generator=rng))))
+    def step(self, number: int, rng: torch.Generator) -> Metrics:
+        self.seen.append((self.batches.of_step(number).lengths_B.tolist(), float(torch.rand((), generator=rng))))
         return {"loss": 1.0 / len(self.seen)}
 
     def evaluate(self, dev: Batch) -> Metrics:
@@ -28,12 +32,11 @@ class Recorder:
 
 
 DATA = random_batch(5, list(range(1, 11)))
-PLAN = Plan(batch=3, epochs=2, seed=4)
 
 
 def test_an_epoch_sees_each_sentence_once_in_a_new_order():
     learner = Recorder()
-    moments = list(training(learner, DATA, DATA, PLAN))
+    moments = list(training(learner, DATA, epochs=2, seed=4))
     assert [m.step for m in moments] == [1, 2, 3, 4, 5, 6]
     assert [m.dev is not None for m in moments] == [False, False, True] * 2
     first = [n for lengths, _ in learner.seen[:3] for n in lengths]
@@ -44,10 +47,10 @@ def test_an_epoch_sees_each_sentence_once_in_a_new_order():
 
 def test_continuing_from_any_step_is_the_same_run():
     whole = Recorder()
-    list(training(whole, DATA, None, PLAN))
+    list(training(whole, None, epochs=2, seed=4))
     for start in range(7):
         rest = Recorder()
-        list(training(rest, DATA, None, PLAN, steps_done=start))
+        list(training(rest, None, epochs=2, seed=4, steps_done=start))
         assert rest.seen == whole.seen[start:]
 
 
@@ -64,8 +67,8 @@ def test_streams_are_independent_and_repeatable():
 
 def test_divergence_stops_with_advice():
     class Diverging(Recorder):
-        def step(self, batch: Batch, rng: torch.Generator) -> Metrics:
+        def step(self, number: int, rng: torch.Generator) -> Metrics:
             return {"loss": float("nan")}
 
     with pytest.raises(TrainingError, match=r"diverged at step 1: loss = nan.*Lower the learning rate"):
-        list(training(Diverging(), DATA, None, PLAN))
+        list(training(Diverging(), None, epochs=2, seed=4))

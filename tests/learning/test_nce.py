@@ -3,7 +3,8 @@ import math
 import torch
 from harness import random_pi, rng, tiny_vocab
 
-from trflm.learning.loop import Plan, training
+from trflm.learning.batches import ShuffledBatches
+from trflm.learning.loop import training
 from trflm.learning.nce import NCE, NCEConfig
 from trflm.lms.unigram import Unigram
 from trflm.potentials.cnn import CNN, CNNConfig
@@ -36,7 +37,8 @@ def test_learns_the_data_distribution_and_log_Z():
     data = data_sentences(4000)
     pi = empirical_pi(data.lengths_B)
     trf = TRF(tiny_vocab(V), CNN(TINY, V, rng(1)), pi)
-    learner = NCE(trf, Unigram.estimate(trf.vocab, data, pi), NCEConfig(batch=400, noise_ratio=4, lr=1e-2, lr_log_Z=3e-2))
+    config = NCEConfig(batch=400, noise_ratio=4, lr=1e-2, lr_log_Z=3e-2)
+    learner = NCE(trf, Unigram.estimate(trf.vocab, data, pi), ShuffledBatches(data, 400, seed=1), config)
     data_S = shares(data)
 
     def divergence() -> float:
@@ -46,7 +48,7 @@ def test_learns_the_data_distribution_and_log_Z():
         return float(torch.special.xlogy(data_S, data_S).sum() - (data_S * log_p_S).sum())
 
     before = divergence()
-    for _ in training(learner, data, None, Plan(batch=400, epochs=80, seed=1)):
+    for _ in training(learner, None, epochs=80, seed=1):
         pass
     assert before > 0.3
     assert divergence() < 0.02  # 39 sentences from 4000 draws; the learner's own noise is about 0.005
@@ -68,7 +70,8 @@ def test_loss_at_the_truth_is_known():
     with torch.no_grad():
         for parameter in trf.potential.parameters():
             parameter.zero_()
-    loss, _ = NCE(trf, noise, NCEConfig(noise_ratio=1)).loss(data, torch.zeros(len(data)), len(data) // 2)
+    learner = NCE(trf, noise, ShuffledBatches(data, 100, seed=1), NCEConfig(noise_ratio=1))
+    loss, _ = learner.loss(data, torch.zeros(len(data)), len(data) // 2)
     assert math.isclose(float(loss.detach()), 2 * math.log(2), rel_tol=1e-9)
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from harness import all_sentences, sentence_numbers
 from torch import nn
 
 from trflm.errors import InputError
@@ -10,6 +11,7 @@ from trflm.lms.lstm import LARGE, LSTM, MEDIUM, SMALL, LSTMConfig, Preserve, Shu
 from trflm.lms.lstm import model as lstm_model
 from trflm.lms.lstm.prefixes import prefix_tree
 from trflm.text import Batch, Vocab
+from trflm.text import batch as text_batch
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -177,3 +179,34 @@ def test_no_sentences_have_no_scores(lstm: LSTM) -> None:
 def test_a_batch_of_int32_words_is_scored(lstm: LSTM) -> None:
     batch = VOCAB.batch(SENTENCES)
     torch.testing.assert_close(lstm.log_prob(Batch(batch.ids_N.int(), batch.lengths_B)), lstm.log_prob(SENTENCES))
+
+
+def test_scores_in_parts_are_the_same(lstm: LSTM, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = lstm.explain(SENTENCES)
+    monkeypatch.setattr(text_batch, "SCORING_WORDS", 4)
+    parts = lstm.explain(SENTENCES)
+    torch.testing.assert_close(parts.word_N, whole.word_N)
+    torch.testing.assert_close(parts.rest_B, whole.rest_B)
+
+
+def test_samples_come_from_the_model() -> None:
+    """40,000 draws: shares of all 39 sentences of up to three words, the largest error within four standard errors."""
+    vocab, n = Vocab(["<unk>", "a", "b"]), 40_000
+    lstm = LSTM(vocab, LSTMConfig(6, 6, 1, init=2.0), seeded(3))  # the first word shapes what follows the second
+    drawn = lstm.draw(n, seeded(1))
+    with torch.no_grad():
+        h_1SH, _ = lstm.read(torch.tensor([[lstm.end]]), lstm.zero_state(1))
+        end_at_once = float(lstm.logits(h_1SH[0, 0]).softmax(0)[lstm.end])
+    short = all_sentences(3, 3)
+    p = lstm.log_prob(short).double().exp() / (1 - end_at_once)
+    counts = torch.bincount(sentence_numbers(drawn.select((drawn.lengths_B <= 3).nonzero().squeeze(1)), 3), minlength=39)
+    assert ((counts / n - p) / (p * (1 - p) / n).sqrt()).abs().max() < 4
+
+
+def test_samples_of_a_length_and_by_a_seed(lstm: LSTM) -> None:
+    for lm in (lstm, Preserve(lstm), Shuffle(Preserve(lstm), seed=0)):
+        sentences = lm.sample(5, seed=3, length=4)
+        assert [len(sentence.split()) for sentence in sentences] == [4] * 5
+        assert sentences == lm.sample(5, seed=3, length=4) != lm.sample(5, seed=4, length=4)
+    assert min(len(sentence.split()) for sentence in lstm.sample(50)) >= 1
+    assert lstm.sample(0) == []

@@ -124,7 +124,7 @@ def test_propose_draws_from_log_q(name: str, prefix: str, request: pytest.Fixtur
 def test_sample_draws_from_p(name: str, request: pytest.FixtureRequest) -> None:
     lm: NGram = request.getfixturevalue(name)
     n = 40_000
-    drawn = lm.sample(n, torch.Generator().manual_seed(0))
+    drawn = lm.draw(n, torch.Generator().manual_seed(0))
     end_at_once = np.exp(lm.tables.extend(lm.tables.start_context(1), np.array([lm.tables.end]))[1][-1, 0])
     for length in (1, 2, 3):
         p = lm.log_prob(spans(length)).double().exp() / (1 - end_at_once)
@@ -136,11 +136,16 @@ def test_sample_draws_from_p(name: str, request: pytest.FixtureRequest) -> None:
 
 def test_samples_of_given_lengths(model: NGram) -> None:
     lengths = torch.tensor([3, 1, 7, 3])
-    drawn = model.sample(4, torch.Generator().manual_seed(0), lengths)
-    again = model.sample(4, torch.Generator().manual_seed(0), lengths)
+    drawn = model.draw(4, torch.Generator().manual_seed(0), lengths)
+    again = model.draw(4, torch.Generator().manual_seed(0), lengths)
     assert drawn.lengths_B.tolist() == lengths.tolist()
     assert drawn.ids_N.tolist() == again.ids_N.tolist()
     assert int(drawn.ids_N.max()) < len(model.vocab)
+
+
+def test_sentences_by_a_seed(model: NGram) -> None:
+    assert [len(sentence.split()) for sentence in model.sample(4, seed=2, length=3)] == [3] * 4
+    assert model.sample(9, seed=2) == model.sample(9, seed=2) != model.sample(9, seed=3)
 
 
 def test_log_q_of_a_proposed_span_put_in_place(model: NGram, text: Batch) -> None:
@@ -162,7 +167,7 @@ def test_log_q_of_a_span_beyond_the_sentence(model: NGram) -> None:
 
 def test_no_sentences_have_no_scores(model: NGram) -> None:
     assert model.log_prob([]).shape == (0,)
-    assert len(model.sample(0, torch.Generator())) == 0
+    assert len(model.draw(0, torch.Generator())) == 0
 
 
 def test_tensors_there_and_back(model: NGram) -> None:

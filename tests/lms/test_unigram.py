@@ -12,3 +12,8 @@ def test_is_a_language_model():
 
 def test_is_a_proposal():
     check_proposal(UNIGRAM, 3, 4)
+
+
+def test_sentences_by_a_seed():
+    assert [len(sentence.split()) for sentence in UNIGRAM.sample(3, seed=1, length=6)] == [6] * 3
+    assert UNIGRAM.sample(20, seed=1) == UNIGRAM.sample(20, seed=1) != UNIGRAM.sample(20, seed=2)

@@ -6,6 +6,7 @@ Results go to stdout, progress and warnings to stderr. Exit status: 0 done, 2 wr
 
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -13,6 +14,7 @@ import tyro
 
 from trflm.cli.explain import explain
 from trflm.cli.nbest import nbest
+from trflm.cli.perplexity import perplexity
 from trflm.cli.report import report
 from trflm.cli.rescore import rescore
 from trflm.cli.sample import sample
@@ -32,11 +34,13 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "wer": wer,
     "nbest": nbest,
     "report": report,
+    "perplexity": perplexity,
 }
 
 
 def main() -> NoReturn:
     """Run one command of `sys.argv`, and end the process with its exit status."""
+    warnings.showwarning = lambda message, *where: print(f"trf: {message}", file=sys.stderr)
     try:
         tyro.extras.subcommand_cli_from_dict(
             COMMANDS,

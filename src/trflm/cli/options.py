@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-Model = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL", help="A run or model directory.")]
+Model = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL", help="A run or model directory, or an ARPA file.")]
 Text = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[TEXT]", help="One sentence a line; - is stdin.")]
 Threads = Annotated[int, tyro.conf.arg(metavar="N", help="CPU threads; 0 leaves the choice to torch.")]
 Quiet = Annotated[bool, tyro.conf.arg(help="Print results only.")]

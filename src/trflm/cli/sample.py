@@ -14,13 +14,14 @@ def sample(
     n: Annotated[int, tyro.conf.arg(name="n", aliases=["-n"], metavar="N", help="How many sentences.")] = 10,
     length: Annotated[int | None, tyro.conf.arg(metavar="L", help="All of so many words; else as the model has it.")] = None,
     seed: Annotated[int, tyro.conf.arg(metavar="S", help="The same seed gives the same sentences.")] = 1,
-    burn_in: Annotated[int, tyro.conf.arg(metavar="B", help="Sweeps before a sentence is taken.")] = 50,
+    burn_in: Annotated[int, tyro.conf.arg(metavar="B", help="Random fields: sweeps before a sentence is taken.")] = 50,
     threads: Threads = 0,
 ) -> None:
     """Draw sentences from a model, one a line.
 
-    Lengths come from the length distribution exactly; words by the Markov moves of training at that length. Each
-    sentence has a chain of its own, started from the proposal, and is taken after B sweeps: no thinning is needed.
+    N-gram and LSTM models: word by word. Random fields: lengths come from the length distribution exactly, words by the
+    Markov moves of training at that length. Each sentence has a chain of its own, started from the proposal, and is taken
+    after B sweeps: no thinning is needed.
     """
     if n < 1 or burn_in < 0 or (length is not None and length < 1):
         raise InputError("-n and --length must be at least 1, --burn-in must not be negative")
@@ -28,6 +29,9 @@ def sample(
     from trflm.models import FieldModel, load_model
 
     lm = load_model(model)
-    assert isinstance(lm, FieldModel)
-    for sentence in lm.sample(n, seed=seed, length=length, burn_in=burn_in):
+    if isinstance(lm, FieldModel):
+        sentences = lm.sample(n, seed=seed, length=length, burn_in=burn_in)
+    else:
+        sentences = lm.sample(n, seed=seed, length=length)
+    for sentence in sentences:
         print(sentence)

@@ -22,17 +22,25 @@ def train(
     seed: Annotated[int | None, tyro.conf.arg(metavar="S", help="The same as --set run.seed=S.")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Train a model from a recipe. Ctrl-C saves and stops; --resume goes on bit for bit."""
+    """Train a model from a recipe. Ctrl-C saves and stops; --resume goes on bit for bit.
+
+    An n-gram model is estimated at once, in seconds.
+    """
     if threads:
         overrides += (f"run.threads={threads}",)
     if seed is not None:
         overrides += (f"run.seed={seed}",)
     set_up(threads)
     from trflm import run
-    from trflm.config import read_recipe
+    from trflm.config import NGramRecipe, read_recipe
+    from trflm.estimate import estimate
     from trflm.progress import progress
 
+    what = read_recipe(recipe, overrides)
+    if isinstance(what, NGramRecipe):
+        estimate(what, out, resume, progress(quiet))
+        return
     try:
-        run.train(read_recipe(recipe, overrides), out, resume, progress(quiet))
+        run.train(what, out, resume, progress(quiet))
     except run.Interrupted as stop:
         sys.exit(stop.exit_code)

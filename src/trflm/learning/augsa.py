@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trflm.errors import TrainingError
+from trflm.errors import InputError, TrainingError
+from trflm.learning.batches import ShuffledBatches
 from trflm.learning.loop import Metrics, clip_gradient
 from trflm.lms.lstm_proposal import LSTMProposal
 from trflm.sampling.chains import Chains, Target
@@ -56,8 +57,16 @@ class AugSAConfig(TransMSConfig):
 class AugSA:
     """Trains a TRF and its proposal in place."""
 
-    def __init__(self, trf: TRF, proposal: LSTMProposal, pi0: Tensor, config: AugSAConfig, rng: torch.Generator) -> None:
-        self.trf, self.proposal, self.config = trf, proposal, config
+    def __init__(
+        self,
+        trf: TRF,
+        proposal: LSTMProposal,
+        pi0: Tensor,
+        batches: ShuffledBatches,
+        config: AugSAConfig,
+        rng: torch.Generator,
+    ) -> None:
+        self.trf, self.proposal, self.batches, self.config = trf, proposal, batches, config
         self.pi0 = pi0.to(trf.zeta)
         self.target = Target(trf, self.pi0)
         self.theta = list(trf.potential.parameters())
@@ -70,7 +79,15 @@ class AugSA:
         self.move_acceptance = 1.0  # running
         self.log_Z1 = trf.log_Z1()  # of the last evaluation; the KL estimate uses it
 
-    def step(self, batch: Batch, rng: torch.Generator) -> Metrics:
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.batches.per_epoch
+
+    def step(self, number: int, rng: torch.Generator) -> Metrics:
+        return self.update(self.batches.of_step(number).to(self.trf.zeta.device), rng)
+
+    def update(self, batch: Batch, rng: torch.Generator) -> Metrics:
+        """One step from these sentences."""
         self.t += 1
         # theta and zeta have changed since the last step, so the chains' densities are computed anew.
         chains = Chains.at(self.chains, self.target)
@@ -184,6 +201,9 @@ class AugSA:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         device = self.trf.zeta.device
+        was, now = (part.get("output.class_V") for part in (state["proposal"], self.proposal.state_dict()))
+        if was is not None and now is not None and not torch.equal(was, now.cpu()):
+            raise InputError("the word classes of the proposal are not those the run was started with; give the old ones")
         self.trf.load_state_dict(state["trf"])
         self.proposal.load_state_dict(state["proposal"])
         self.adam.load_state_dict(state["adam"])

@@ -15,8 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trflm.learning.loop import Metrics, clip_gradient, generator
+from trflm.learning.batches import ShuffledBatches
+from trflm.learning.loop import Metrics, clip_gradient
 from trflm.lms.unigram import Unigram
+from trflm.seeds import generator
 from trflm.text import Batch, pack
 from trflm.trf import TRF
 
@@ -39,8 +41,8 @@ class NCEConfig:
 class NCE:
     """Trains a TRF in place against a fixed noise distribution."""
 
-    def __init__(self, trf: TRF, noise: Unigram, config: NCEConfig) -> None:
-        self.trf, self.noise, self.config = trf, noise, config
+    def __init__(self, trf: TRF, noise: Unigram, batches: ShuffledBatches, config: NCEConfig) -> None:
+        self.trf, self.noise, self.batches, self.config = trf, noise, batches, config
         device = trf.zeta.device
         lengths = torch.arange(trf.max_length + 1, dtype=torch.float64, device=device)
         self.log_Z = nn.Parameter(lengths * math.log(len(trf.vocab)))  # [m+1]
@@ -49,7 +51,15 @@ class NCE:
             [{"params": self.theta, "lr": config.lr}, {"params": [self.log_Z], "lr": config.lr_log_Z}]
         )
 
-    def step(self, batch: Batch, rng: torch.Generator) -> Metrics:
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.batches.per_epoch
+
+    def step(self, number: int, rng: torch.Generator) -> Metrics:
+        return self.update(self.batches.of_step(number).to(self.trf.zeta.device), rng)
+
+    def update(self, batch: Batch, rng: torch.Generator) -> Metrics:
+        """One step from these sentences."""
         noise = self.noise.draw(self.config.noise_ratio * len(batch), rng).to(batch.device)
         both = pack([batch, noise])
         loss, accuracy = self.loss(both, self.trf.potential(both).double(), len(batch))

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from trflm.language_model import Explanation
 from trflm.lms.proposal import DRAW, Span
+from trflm.seeds import generator
 from trflm.text import Batch, Vocab
 from trflm.text.lengths import PI_FLOOR, draw_from_cdf
 
@@ -58,9 +59,15 @@ class Unigram:
     def log_q(self, batch: Batch) -> Tensor:
         return batch.sum_words(self.log_word_V.to(batch.device)[batch.ids_N])
 
-    def draw(self, n: int, rng: torch.Generator) -> Batch:
-        """n sentences, all at once."""
-        lengths_B = draw_from_cdf(self._length_cdf, n, rng)
+    def sample(self, n: int, *, seed: int = 1, length: int | None = None) -> list[str]:
+        rng = generator(seed, "sample")
+        lengths_B = None if length is None else torch.full((n,), length)
+        return self.vocab.sentences(self.draw(n, rng, lengths_B))
+
+    def draw(self, n: int, rng: torch.Generator, lengths_B: Tensor | None = None) -> Batch:
+        """n sentences, all at once; of these lengths if they are given."""
+        if lengths_B is None:
+            lengths_B = draw_from_cdf(self._length_cdf, n, rng)
         return Batch(draw_from_cdf(self._word_cdf, int(lengths_B.sum()), rng), lengths_B)
 
 

@@ -3,11 +3,14 @@
 Shapes: B sentences, N words in all, K chosen sentences.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
+
+SCORING_WORDS = 1 << 15  # how many words are scored at once: bounds the memory of any call
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,3 +84,14 @@ class Batch:
 def pack(batches: list[Batch]) -> Batch:
     """Several batches as one, in order."""
     return Batch(torch.cat([b.ids_N for b in batches]), torch.cat([b.lengths_B for b in batches]))
+
+
+def in_parts(batch: Batch) -> Iterator[Batch]:
+    """The batch, cut between sentences into parts of about SCORING_WORDS words."""
+    if batch.n_words <= SCORING_WORDS:
+        yield batch
+        return
+    part_B = batch.starts_B // SCORING_WORDS
+    for index_K in torch.arange(len(batch), device=batch.device).split(torch.bincount(part_B).tolist()):
+        if len(index_K):
+            yield batch.select(index_K)

@@ -6,10 +6,20 @@ from torch import Tensor
 
 from trflm.errors import InputError
 from trflm.text.batch import Batch
+from trflm.text.cache import Tensors, cached
 
 
 def word2vec(text: Batch, n_words: int, size: int, seed: int) -> tuple[Tensor, Tensor]:
-    """(words_U, vector_UE): a vector for each word that occurs in the text. The same text and seed give the same vectors."""
+    """(words_U, vector_UE): a vector for each word that occurs in the text. The same text and seed give the same vectors.
+
+    They are computed once and kept in the cache.
+    """
+    vectors = cached(f"word2vec size={size} seed={seed}", text, lambda: train_word2vec(text, size, seed))
+    assert int(vectors["words"].max()) < n_words
+    return vectors["words"], vectors["vectors"]
+
+
+def train_word2vec(text: Batch, size: int, seed: int) -> Tensors:
     try:
         from gensim.models import Word2Vec
     except ImportError as error:
@@ -17,6 +27,5 @@ def word2vec(text: Batch, n_words: int, size: int, seed: int) -> tuple[Tensor, T
 
     sentences = [ids.tolist() for ids in text.ids_N.split(text.lengths_B.tolist())]
     model = Word2Vec(sentences, vector_size=size, window=5, min_count=1, epochs=5, workers=1, seed=seed)
-    words = np.array(model.wv.index_to_key, dtype=np.int64)
-    assert words.max() < n_words
-    return torch.from_numpy(words), torch.from_numpy(np.array(model.wv.vectors, dtype=np.float32))
+    words_U = torch.from_numpy(np.array(model.wv.index_to_key, dtype=np.int64))
+    return {"words": words_U, "vectors": torch.from_numpy(np.array(model.wv.vectors, dtype=np.float32))}

@@ -17,10 +17,13 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
+from trflm import seeds
 from trflm.errors import InputError
 from trflm.language_model import Explanation
 from trflm.lms.lstm.prefixes import ROOT, PrefixTree, prefix_tree
+from trflm.lms.proposal import draw
 from trflm.text import Batch, Vocab
+from trflm.text.batch import in_parts
 
 PREFIXES_AT_ONCE = 128  # whose logits exist at a time: enough for a fast product, few enough to stay in the cache
 
@@ -102,7 +105,8 @@ class LSTM(nn.Module):
         p = self.config.dropout
         if generator is None or p == 0:
             return x
-        return x * (torch.rand(x.shape, generator=generator, device=x.device) >= p) / (1 - p)
+        keep = torch.rand(x.shape, generator=generator, device=generator.device) >= p
+        return x * keep.to(x.device) / (1 - p)
 
     # Sentences, each from the zero state
 
@@ -113,11 +117,38 @@ class LSTM(nn.Module):
     @torch.no_grad()
     def explain(self, sentences: Batch | Sequence[str]) -> Explanation:
         batch = self.vocab.batch(sentences).to(self.output_bias.device)
+        parts = [self._explain_part(part) for part in in_parts(batch)]
+        return Explanation(batch, torch.cat([word_N for word_N, _ in parts]), torch.cat([end_B for _, end_B in parts]))
+
+    def _explain_part(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """([N] log p of each word, [B] log p of each end)."""
         tree = prefix_tree(batch, len(self.vocab))
         h_PH = self._read_tree(tree)
         word_P, end_P = self.edge_log_probs(h_PH, tree.parent_P, tree.word_P)
         last_B = tree.prefix_N[batch.starts_B + batch.lengths_B - 1]
-        return Explanation(batch, word_P[tree.prefix_N], end_P[last_B])
+        return word_P[tree.prefix_N], end_P[last_B]
+
+    def sample(self, n: int, *, seed: int = 1, length: int | None = None) -> list[str]:
+        return self.vocab.sentences(self.draw(n, seeds.generator(seed, "sample"), length))
+
+    @torch.no_grad()
+    def draw(self, n: int, generator: Generator, length: int | None = None) -> Batch:
+        """Sentences word by word from p(x), given that there is a word at all; with `length`, as if none could end before."""
+        symbol, state = torch.full((n,), self.end, device=self.output_bias.device), self.zero_state(n)
+        going, columns = torch.arange(n, device=symbol.device), []
+        while len(going) and (length is None or len(columns) < length):
+            h_1SH, state = self.read(symbol[None], state)
+            logits = self.logits(h_1SH[0])
+            if not columns or length is not None:
+                logits[:, self.end] = -torch.inf
+            symbol = draw(logits.double().log_softmax(1), generator)
+            columns.append(torch.full((n,), self.end, device=symbol.device).index_copy(0, going, symbol))
+            goes_on = (symbol != self.end).nonzero().squeeze(1)
+            going, symbol = going[goes_on], symbol[goes_on]
+            state = State(state.h_KSH[:, goes_on], state.c_KSH[:, goes_on])
+        symbol_BL = torch.stack(columns, 1) if columns else torch.empty((n, 0), dtype=torch.int64)
+        is_word_BL = symbol_BL != self.end
+        return Batch(symbol_BL[is_word_BL], is_word_BL.sum(1))
 
     def edge_log_probs(self, h_PH: Tensor, from_E: Tensor, symbol_E: Tensor) -> tuple[Tensor, Tensor]:
         """([E] log p of a symbol after prefix `from_E`, which never falls; [P] log p of the end after every prefix).

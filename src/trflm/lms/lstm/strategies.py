@@ -38,6 +38,9 @@ class Preserve:
         explanation = self.explain(sentences)
         return explanation.batch.sum_words(explanation.word_N) + explanation.rest_B
 
+    def sample(self, n: int, *, seed: int = 1, length: int | None = None) -> list[str]:
+        return self.lstm.sample(n, seed=seed, length=length)
+
     @torch.no_grad()
     def explain(self, sentences: Batch | Sequence[str]) -> Explanation:
         lstm = self.lstm
@@ -87,6 +90,9 @@ class Shuffle:
     def log_prob(self, sentences: Batch | Sequence[str]) -> Tensor:
         explanation = self.explain(sentences)
         return explanation.batch.sum_words(explanation.word_N) + explanation.rest_B
+
+    def sample(self, n: int, *, seed: int = 1, length: int | None = None) -> list[str]:
+        return self.preserve.sample(n, seed=seed, length=length)
 
     def explain(self, sentences: Batch | Sequence[str]) -> Explanation:
         batch = self.vocab.batch(sentences).to(self.preserve.lstm.output_bias.device)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from trflm import seeds
 from trflm.errors import InputError
 from trflm.language_model import Explanation
 from trflm.lms.ngram.sample import WordSampler
@@ -49,15 +50,17 @@ class NGram:
         word_N, rest_B = log_prob_T[symbol_T < self.tables.n_words], log_prob_T[symbol_T == self.tables.end]
         return Explanation(batch, _to_torch(word_N, batch), _to_torch(rest_B, batch))
 
-    def sample(self, n_sentences: int, generator: Generator, lengths_B: Tensor | None = None) -> Batch:
+    def sample(self, n: int, *, seed: int = 1, length: int | None = None) -> list[str]:
+        lengths_B = None if length is None else torch.full((n,), length)
+        return self.vocab.sentences(self.draw(n, seeds.generator(seed, "sample"), lengths_B))
+
+    def draw(self, n_sentences: int, generator: Generator, lengths_B: Tensor | None = None) -> Batch:
         """Sentences from p(x), given that there is a word at all; with `lengths_B`, from g(x) of these lengths."""
         context_KB = self.tables.start_context(n_sentences)
         if lengths_B is not None:
             return self._draw_spans(context_KB, lengths_B.cpu().numpy(), generator)[0]
         if self.tables.orders[0].log_prob_G[self.tables.end] == -np.inf:
-            raise InputError(
-                "the end of a sentence has probability 0 in this model: give the lengths of the sentences to sample"
-            )
+            raise InputError("the end of a sentence has probability 0 in this model: give the length of the sentences to draw")
         columns: list[np.ndarray] = []
         going = np.arange(n_sentences)
         while len(going):

@@ -1,0 +1,12 @@
+"""Randomness as a function of a seed, a purpose and a number: there is no generator state to save or to lose."""
+
+import numpy as np
+import torch
+
+STREAMS = {"order": 1, "step": 2, "init": 3, "dev": 4, "sample": 5}
+
+
+def generator(seed: int, stream: str, number: int = 0) -> torch.Generator:
+    """An independent source of randomness for one purpose and one number."""
+    state = np.random.SeedSequence([seed, STREAMS[stream], number]).generate_state(1, np.uint64)
+    return torch.Generator().manual_seed(int(state[0]))

@@ -1,0 +1,50 @@
+"""Results that take minutes and depend on a text alone, kept between runs: tensors by the hash of what they come from.
+
+A cache is only a saving: a file that is damaged, of another kind or cannot be written is as good as none.
+"""
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+from torch import Tensor
+
+from trflm.text.batch import Batch
+
+Tensors = dict[str, Tensor]
+
+
+def cache_directory() -> Path:
+    """$XDG_CACHE_HOME/trflm, or ~/.cache/trflm."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trflm"
+
+
+def cached(what: str, text: Batch, compute: Callable[[], Tensors]) -> Tensors:
+    """What `compute` makes of the text, from the cache if it is there. `what` names the computation and all its settings."""
+    content = hashlib.sha256(what.encode())
+    for part in (text.ids_N, text.lengths_B):
+        content.update(part.long().cpu().numpy().tobytes())
+    path = cache_directory() / f"{content.hexdigest()}.safetensors"
+    with contextlib.suppress(safetensors.SafetensorError, OSError):
+        return safetensors.torch.load_file(path)
+    tensors = compute()
+    with contextlib.suppress(OSError):
+        write(path, tensors)
+    return tensors
+
+
+def write(path: Path, tensors: Tensors) -> None:
+    """In one move: who reads at the same time sees all of it or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, beside = tempfile.mkstemp(suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()}))
+        os.replace(beside, path)
+    finally:
+        Path(beside).unlink(missing_ok=True)

@@ -1,0 +1,87 @@
+"""Every command on every kind of model, through real processes and the one protocol."""
+
+import json
+import math
+import shutil
+
+import pytest
+from commands import TINY_LSTM, TINY_NGRAM, tiny_recipe, trf
+
+import trflm
+from trflm.errors import InputError
+from trflm.lms.lstm import LSTM, Preserve
+from trflm.lms.ngram import NGram, write_arpa
+
+TEXT = "the cat ran\na zebra sat\n"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A run directory or file of each kind."""
+    directory = tmp_path_factory.mktemp("models")
+    for kind, recipe in (("ngram", TINY_NGRAM), ("lstm", TINY_LSTM)):
+        (directory / kind).mkdir()
+        run = directory / f"{kind}-run"
+        done = trf("train", tiny_recipe(directory / kind, recipe), "--out", run, "--quiet")
+        assert done.returncode == 0, done.stderr
+    ngram = trflm.load(directory / "ngram-run")
+    assert isinstance(ngram, NGram)
+    write_arpa(ngram, directory / "model.arpa.gz")
+    return {"ngram": directory / "ngram-run", "lstm": directory / "lstm-run", "arpa": directory / "model.arpa.gz"}
+
+
+@pytest.mark.parametrize("kind", ["ngram", "lstm", "arpa"])
+def test_score_sample_and_perplexity_are_those_of_the_loaded_model(models, kind):
+    lm = trflm.load(models[kind])
+    scores = trf("score", models[kind], stdin=TEXT)
+    log_prob = lm.log_prob(TEXT.splitlines()).tolist()
+    assert [float(line) for line in scores.stdout.splitlines()] == pytest.approx(log_prob, abs=1e-5)
+    assert "1 of 6 words are not in the vocabulary" in scores.stderr
+    sampled = trf("sample", models[kind], "-n", 3, "--seed", 5, "--length", 4)
+    assert sampled.stdout.splitlines() == lm.sample(3, seed=5, length=4)
+    measured = json.loads(trf("perplexity", models[kind], "-", "--json", stdin=TEXT).stdout)
+    assert measured["perplexity"] == pytest.approx(math.exp(-sum(log_prob) / 8), rel=1e-6)
+    assert (measured["sentences"], measured["words"], measured["unk"]) == (2, 6, 1)
+
+
+def test_explain_adds_up_for_an_lstm(models):
+    done = trf("explain", models["lstm"], stdin=TEXT)
+    assert float(done.stdout.splitlines()[0].split()[3]) == pytest.approx(
+        float(trflm.load(models["lstm"]).log_prob(["the cat ran"])), abs=1e-3
+    )
+
+
+def test_the_perplexity_of_a_text_read_in_order(models, tmp_path):
+    lstm = trflm.load(models["lstm"])
+    assert isinstance(lstm, LSTM)
+    (tmp_path / "t.txt").write_text(TEXT * 30)
+    done = trf("perplexity", models["lstm"], tmp_path / "t.txt", "--preserve", "--quiet")
+    expected = math.exp(-float(Preserve(lstm, 20).log_prob(TEXT.splitlines() * 30).sum()) / 240)
+    name, value = done.stdout.splitlines()[0].split()
+    assert (name, float(value)) == ("perplexity", pytest.approx(expected, abs=1e-3))
+    refused = trf("perplexity", models["ngram"], tmp_path / "t.txt", "--preserve")
+    assert (refused.returncode, "--preserve is for LSTM models" in refused.stderr) == (2, True)
+
+
+def test_a_random_field_has_no_perplexity_yet(tmp_path):
+    assert trf("train", tiny_recipe(tmp_path), "--out", tmp_path / "run", "--quiet", "--set", "run.epochs=1").returncode == 0
+    done = trf("perplexity", tmp_path / "run", tmp_path / "text.txt")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "an interval for its perplexity is not available yet" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_models_that_do_not_fit_or_are_not_there(models, tmp_path):
+    for kind in ("ngram", "lstm"):
+        copy = tmp_path / kind
+        shutil.copytree(models[kind], copy)
+        (copy / "vocab.txt").write_text("<unk>\nthe\n")
+        with pytest.raises(InputError, match=r"model\.safetensors: does not belong to"):
+            trflm.load(copy)
+    done = trf("score", tmp_path / "none.arpa", stdin=TEXT)
+    assert (done.returncode, "none.arpa: cannot be read" in done.stderr) == (2, True)
+    (tmp_path / "a.arpa").write_text("\\data\\\nngram 1=3\n\n\\1-grams:\n-1 a\n-99 <s>\n-1 </s>\n\n\\end\\\n")
+    done = trf("score", tmp_path / "a.arpa", stdin="a\n")
+    assert (done.returncode, float(done.stdout)) == (0, pytest.approx(-2 * math.log(10), abs=1e-5))
+    assert done.stderr.startswith("trf: ")
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,80 @@
+"""The classes of the proposal's output: by frequency, by exchange, from a file; and a model that comes back with them."""
+
+import pytest
+import torch
+from commands import TINY_TEXT
+
+from trflm.build import Data, build_learner, proposal_classes
+from trflm.config import FieldRecipe, LSTMProposalSection, read_recipe
+from trflm.errors import InputError
+from trflm.learning.augsa import AugSA
+from trflm.models import FieldModel, load_model, save_model
+from trflm.run_directory import RunDirectory
+from trflm.text.classes import exchange_classes, write_classes
+
+RECIPE = """
+[data]
+train = "{directory}/text.txt"
+[model]
+embedding = 4
+projection = 4
+bank_filters = 4
+stack_filters = 4
+[proposal]
+units = 4
+classes_file = "{directory}/classes.txt"
+[learner]
+batch = 6
+chains = 4
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch) -> FieldRecipe:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "text.txt").write_text(TINY_TEXT)
+    (tmp_path / "r.toml").write_text(RECIPE.format(directory=tmp_path))
+    recipe = read_recipe(tmp_path / "r.toml")
+    assert isinstance(recipe, FieldRecipe)
+    return recipe
+
+
+def test_classes_by_frequency_by_exchange_and_from_a_file(recipe, tmp_path):
+    data = Data.read(recipe)
+    V = len(data.vocab)
+    assert proposal_classes(LSTMProposalSection(classes=0), data) is None
+    by_frequency = proposal_classes(LSTMProposalSection(classes=2), data)
+    assert by_frequency is not None
+    assert torch.bincount(by_frequency).tolist() == [V // 2, V - V // 2]
+    for _ in range(2):  # computed, then from the cache
+        by_exchange = proposal_classes(LSTMProposalSection(classes=4, exchange=True), data)
+        expected = exchange_classes(data.train.sentences, V, 4).class_V
+        assert by_exchange is not None
+        assert torch.equal(by_exchange[:, None] == by_exchange, expected[:, None] == expected)
+    write_classes(torch.arange(V) % 2 * 5, data.vocab, tmp_path / "classes.txt")  # classes 0 and 5
+    from_file = proposal_classes(recipe.proposal, data)
+    assert from_file is not None
+    assert from_file.tolist() == (torch.arange(V) % 2).tolist()
+    with pytest.raises(ValueError, match="leave out one of them"):
+        LSTMProposalSection(exchange=True, classes_file="x")
+
+
+def test_a_model_comes_back_with_its_classes_and_a_run_refuses_others(recipe, tmp_path):
+    data = Data.read(recipe)
+    V = len(data.vocab)
+    write_classes((torch.arange(V) > 0).long(), data.vocab, tmp_path / "classes.txt")  # of very different sizes
+    learner = build_learner(recipe, data, fresh=True)
+    assert isinstance(learner, AugSA)
+    (tmp_path / "run").mkdir()
+    with RunDirectory(tmp_path / "run", recipe, data):
+        save_model(tmp_path / "run/model.safetensors", learner, 0)
+    (tmp_path / "classes.txt").unlink()
+    lm = load_model(tmp_path / "run")
+    assert isinstance(lm, FieldModel)
+    batch = data.vocab.batch(["the cat ran", "a bird"])
+    assert torch.equal(lm.proposal.log_q(batch), learner.proposal.log_q(batch))
+
+    write_classes(torch.arange(V) % 2, data.vocab, tmp_path / "classes.txt")
+    other = build_learner(recipe, data, fresh=False)
+    with pytest.raises(InputError, match="not those the run was started with"):
+        other.load_state_dict(learner.state_dict())
