@@ -18,7 +18,7 @@ import torch
 import trflm
 from trflm.build import Data
 from trflm.checkpoint import write_atomically
-from trflm.config import Recipe
+from trflm.config import Recipe, parse_recipe
 from trflm.errors import InputError, TrainingError
 from trflm.learning.loop import Moment
 from trflm.models import read_config
@@ -100,8 +100,9 @@ def locked(out: Path, resume: bool) -> Iterator[None]:
 
 
 def check_same(config: dict[str, Any], recipe: Recipe, data: Data, path: Path) -> None:
-    """A resumed run has the recipe and the text it started with."""
-    old, new = json.loads(json.dumps(config.get("recipe", {}))), json.loads(json.dumps(dataclasses.asdict(recipe)))
+    """A resumed run has the recipe and the text it started with. A key that is new since then had its default."""
+    old = dataclasses.asdict(parse_recipe(config.get("recipe", {}), str(path / "config.json")))
+    new = dataclasses.asdict(recipe)
     for section in new:
         for key in new[section]:
             was, now = old.get(section, {}).get(key), new[section][key]
