@@ -193,6 +193,18 @@ def test_an_existing_run_is_refused_and_a_changed_recipe_too(tmp_path):
     assert "is not the text this run was started on" in other.stderr
 
 
+def test_a_run_of_an_older_version_goes_on_with_the_defaults_of_newer_keys(tmp_path):
+    recipe, run = tiny_recipe(tmp_path), tmp_path / "run"
+    command = ["train", recipe, "--out", run, "--quiet"]
+    assert trf(*command, "--set", "run.epochs=1").returncode == 0
+    config = json.loads((run / "config.json").read_text())
+    del config["recipe"]["run"]["keep_best"], config["recipe"]["proposal"]["classes_file"]
+    (run / "config.json").write_text(json.dumps(config))
+    changed = trf(*command, "--resume", "--set", "run.keep_best=true")
+    assert (changed.returncode, "was started with run.keep_best = False" in changed.stderr) == (2, True)
+    assert trf(*command, "--resume", "--set", "run.epochs=2").returncode == 0
+
+
 def test_two_at_once_are_refused(tmp_path):
     recipe, run = tiny_recipe(tmp_path), tmp_path / "run"
     run.mkdir()

@@ -56,9 +56,8 @@ def proposal_classes(section: LSTMProposalSection, data: Data) -> Tensor | None:
         return None
     elif section.exchange:
         n = min(section.classes, n_words)
-        class_V = cached(f"exchange {n}/{n_words}", text, lambda: {"class": exchange_classes(text, n_words, n).class_V})[
-            "class"
-        ]
+        found = cached(f"exchange {n}/{n_words}", text, lambda: {"class": exchange_classes(text, n_words, n).class_V})
+        class_V = found["class"]
     else:
         class_V = equal_classes(torch.bincount(text.ids_N, minlength=n_words), section.classes)
     return torch.unique(class_V, return_inverse=True)[1]

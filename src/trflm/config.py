@@ -134,6 +134,8 @@ class RunConfig:
         for name in ("seed", "minutes", "checkpoint_seconds", "snapshots", "stop_window", "threads"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} = {getattr(self, name)}: must not be negative")
+        if self.keep_best and self.snapshots:
+            raise ValueError("keep_best keeps one model, snapshots those of the last epochs; leave out one of them")
 
 
 @dataclass(frozen=True)
@@ -194,8 +196,13 @@ def read_recipe(path: Path | str, overrides: Iterable[str] = ()) -> Recipe:
         raise InputError(f"{path}: not valid TOML: {error}") from error
     for override in overrides:
         apply_override(tables, override)
-    kind = choose(get_args(Model), tables.get("model", {}), str(path), "model")
-    return parse(RECIPE_OF[kind], tables, where=str(path))
+    return parse_recipe(tables, str(path))
+
+
+def parse_recipe(tables: dict[str, Any], where: str) -> Recipe:
+    """The recipe in these tables; their model says of which kind it is."""
+    kind = choose(get_args(Model), tables.get("model", {}), where, "model")
+    return parse(RECIPE_OF[kind], tables, where)
 
 
 def apply_override(tables: dict[str, Any], override: str) -> None:

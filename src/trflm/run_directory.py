@@ -18,7 +18,7 @@ import torch
 import trflm
 from trflm.build import Data
 from trflm.checkpoint import write_atomically
-from trflm.config import Recipe, parse
+from trflm.config import Recipe, parse_recipe
 from trflm.errors import InputError, TrainingError
 from trflm.learning.loop import Moment
 from trflm.models import read_config
@@ -93,9 +93,8 @@ def locked(out: Path, resume: bool) -> Iterator[None]:
 
 
 def check_same(config: dict[str, Any], recipe: Recipe, data: Data, path: Path) -> None:
-    """A resumed run has the recipe and the text it started with."""
-    # Read as a recipe, so that a setting that did not exist when the run began has its default.
-    old = dataclasses.asdict(parse(type(recipe), config.get("recipe", {}), where=str(path / "config.json")))
+    """A resumed run has the recipe and the text it started with. A key that is new since then had its default."""
+    old = dataclasses.asdict(parse_recipe(config.get("recipe", {}), str(path / "config.json")))
     new = dataclasses.asdict(recipe)
     for section in new:
         for key in new[section]:
