@@ -6,6 +6,7 @@ listed here. The kind of model says which sections a recipe has: `FieldRecipe`, 
 
 import dataclasses
 import difflib
+import math
 import tomllib
 import types
 from collections.abc import Iterable
@@ -132,8 +133,8 @@ class RunConfig:
         if self.epochs < 1:
             raise ValueError(f"epochs = {self.epochs}: must be at least 1")
         for name in ("seed", "minutes", "checkpoint_seconds", "snapshots", "stop_window", "threads"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} = {getattr(self, name)}: must not be negative")
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} = {getattr(self, name)}: must be a number from 0 up")
         if self.keep_best and self.snapshots:
             raise ValueError("keep_best keeps one model, snapshots those of the last epochs; leave out one of them")
 
@@ -275,7 +276,7 @@ def choose(kinds: tuple[Any, ...], table: Any, where: str, name: str) -> Any:
     if not isinstance(table, dict):
         raise InputError(f"{where}: {name} = {table!r}: expected a section [{name}]")
     wanted = table.get("kind", next(iter(by_kind)))
-    if wanted not in by_kind:
+    if not isinstance(wanted, str) or wanted not in by_kind:
         close = difflib.get_close_matches(str(wanted), by_kind, n=1, cutoff=0.0)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise InputError(f"{where}: {name}.kind = {wanted!r}: expected one of {', '.join(by_kind)}{hint}")

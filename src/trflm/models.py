@@ -4,6 +4,7 @@
 as in the paper, with the proposal they can be sampled by. LSTM and n-gram models are loaded as they are.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -35,14 +36,20 @@ from trflm.trf import TRF
 class FieldModel:
     """A trained random field as a language model. log_prob is the mean over its fields (snapshots)."""
 
-    def __init__(self, fields: Sequence[TRF], proposal: Proposal) -> None:
+    def __init__(self, fields: Sequence[TRF], proposal: Proposal, sampler: TransMSConfig) -> None:
         self.fields = list(fields)
         self.proposal = proposal
+        self.sampler = sampler
         self.vocab = self.fields[-1].vocab
 
     def log_prob(self, sentences: Batch | Sequence[str]) -> Tensor:
         batch = self.vocab.batch(sentences)
-        return torch.stack([field.log_prob(batch) for field in self.fields]).mean(0)
+        scores = []
+        for field in self.fields:
+            scores.append(field.log_prob(batch))
+            if len(self.fields) > 1:
+                field.potential.forget()  # the tables of ten snapshots at once would fill gigabytes
+        return torch.stack(scores).mean(0)
 
     def explain(self, sentences: Batch | Sequence[str]) -> Explanation:
         batch = self.vocab.batch(sentences)
@@ -59,28 +66,40 @@ class FieldModel:
 
     def sample(self, n: int, *, seed: int = 1, length: int | None = None, burn_in: int = 50) -> list[str]:
         """n independent sentences of the last field, each from a chain of its own after `burn_in` sweeps."""
+        if n < 1 or seed < 0 or burn_in < 0 or (length is not None and length < 1):
+            raise InputError("the number of sentences and --length must be at least 1, seed and burn-in must not be negative")
         rng = generator(seed, "sample")
-        batch = draw_sentences(rng, self.fields[-1], self.proposal, n, length, burn_in, TransMSConfig())
+        batch = draw_sentences(rng, self.fields[-1], self.proposal, n, length, burn_in, self.sampler)
         return self.vocab.sentences(batch)
 
 
-def save_model(path: Path, learner: Learner, step: int) -> None:
-    """model.safetensors, or a snapshot, beside the config.json and vocab.txt that are already there."""
+def save_model(path: Path, learner: Learner, step: int, snapshots: Sequence[str] = ()) -> None:
+    """model.safetensors, or a snapshot, beside the config.json and vocab.txt that are already there.
+
+    `snapshots` names the files whose scores are averaged in place of this one's.
+    """
     match learner:
         case LSTMLearner():
-            save_state(path, {"lstm": learner.lstm.state_dict()}, content="model", step=step)
+            note = {"step": step, "vocab": vocab_hash(learner.lstm.vocab)}
+            save_state(path, {"lstm": learner.lstm.state_dict()}, content="model", **note)
         case AugSA():
-            save_field(path, learner.trf, {"lstm": learner.proposal.state_dict()}, step)
+            save_field(path, learner.trf, {"lstm": learner.proposal.state_dict()}, step, snapshots)
         case _:
-            save_field(path, learner.trf, {"unigram": learner.noise.log_word_V}, step)
+            learner.write_zeta()
+            save_field(path, learner.trf, {"unigram": learner.noise.log_word_V}, step, snapshots)
 
 
-def save_field(path: Path, trf: TRF, proposal: dict[str, Any], step: int) -> None:
-    save_state(path, {"trf": trf.state_dict(), "proposal": proposal}, content="model", step=step, log_Z1=trf.log_Z1())
+def save_field(path: Path, trf: TRF, proposal: dict[str, Any], step: int, snapshots: Sequence[str]) -> None:
+    note = {"step": step, "vocab": vocab_hash(trf.vocab), "log_Z1": trf.log_Z1(), "snapshots": list(snapshots)}
+    save_state(path, {"trf": trf.state_dict(), "proposal": proposal}, content="model", **note)
 
 
 def save_ngram(path: Path, ngram: NGram) -> None:
-    save_state(path, {"ngram": ngram.to_tensors()}, content="model")
+    save_state(path, {"ngram": ngram.to_tensors()}, content="model", vocab=vocab_hash(ngram.vocab))
+
+
+def vocab_hash(vocab: Vocab) -> str:
+    return hashlib.sha256(vocab.to_text().encode()).hexdigest()
 
 
 def load_model(path: Path | str) -> LanguageModel:
@@ -101,9 +120,12 @@ def load_model(path: Path | str) -> LanguageModel:
         model = parse(Model, recipe["model"], str(path / "config.json"), "model")
     match model:
         case CNNModel():
-            files = sorted((path / "snapshots").glob("epoch-*.safetensors")) or [last]
+            names = load_content(last, vocab)[1].get("snapshots", [])
+            files = [path / "snapshots" / name for name in names] or [last]
             loaded = [load_field(file, model, recipe, vocab) for file in files]
-            return FieldModel([field for field, _ in loaded], loaded[-1][1])
+            learner = recipe.get("learner", {})
+            sampler = TransMSConfig(**{k: learner[k] for k in ("jump_range", "block", "trials") if k in learner})
+            return FieldModel([field for field, _ in loaded], loaded[-1][1], sampler)
         case LSTMModel():
             return load_lstm(last, model, vocab)
         case _:
@@ -112,7 +134,7 @@ def load_model(path: Path | str) -> LanguageModel:
 
 def load_field(file: Path, model: CNNModel, recipe: dict[str, Any], vocab: Vocab) -> tuple[TRF, Proposal]:
     """One field and its proposal."""
-    state, note = load_content(file)
+    state, note = load_content(file, vocab)
     with belonging(file):
         trf = build_trf(model, vocab, state["trf"]["pi"])
         trf.load_state_dict(state["trf"])
@@ -126,7 +148,7 @@ def load_field(file: Path, model: CNNModel, recipe: dict[str, Any], vocab: Vocab
 
 
 def load_lstm(file: Path, model: LSTMModel, vocab: Vocab) -> LSTM:
-    state, _ = load_content(file)
+    state, _ = load_content(file, vocab)
     with belonging(file):
         lstm = LSTM(vocab, model, generator(0, "init"))
         lstm.load_state_dict(state["lstm"])
@@ -134,16 +156,18 @@ def load_lstm(file: Path, model: LSTMModel, vocab: Vocab) -> LSTM:
 
 
 def load_ngram(file: Path, vocab: Vocab) -> NGram:
-    state, _ = load_content(file)
+    state, _ = load_content(file, vocab)
     with belonging(file):
         return NGram.from_tensors(vocab, state["ngram"])
 
 
-def load_content(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(state, note) of a model file."""
+def load_content(file: Path, vocab: Vocab) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(state, note) of a model file of this vocabulary."""
     state, note = load_state(file)
     if note.get("content") != "model":
         raise InputError(f"{file}: holds {note.get('content')!r}, not a model")
+    if note.get("vocab", vocab_hash(vocab)) != vocab_hash(vocab):
+        raise InputError(f"{file}: does not belong to the vocab.txt beside it; copy the whole directory again")
     return state, note
 
 

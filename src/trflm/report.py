@@ -68,8 +68,10 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 def curve(name: str, rows: list[dict[str, Any]]) -> str:
     """One chart: a quantity against steps, its values and their running mean; single values (dev) as dots."""
-    xs = [float(row["step"]) for row in rows if name in row]
-    ys = [float(row[name]) for row in rows if name in row]
+    points = [(float(row["step"]), float(row[name])) for row in rows if name in row and math.isfinite(row[name])]
+    if not points:
+        return ""
+    xs, ys = [x for x, _ in points], [y for _, y in points]
     sparse = len(xs) < len(rows) / 2
     low, high = span_of(ys)
     right = max(float(rows[-1]["step"]), 1.0)

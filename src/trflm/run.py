@@ -13,17 +13,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import torch
 
 from trflm.build import Data, Learner, build_learner
 from trflm.checkpoint import load_state, save_state
 from trflm.config import FieldRecipe, LSTMRecipe, RunConfig
-from trflm.errors import TrainingError
+from trflm.errors import InputError, TrainingError
 from trflm.learning.loop import Moment, training
 from trflm.learning.schedules import stopped_rising
-from trflm.models import save_model
-from trflm.progress import Progress
+from trflm.models import belonging, save_model
+from trflm.progress import Progress, shown
 from trflm.run_directory import RunDirectory, locked, writing
 
 
@@ -37,6 +38,7 @@ class Interrupted(Exception):
 
 def train(recipe: FieldRecipe | LSTMRecipe, out: Path, resume: bool, progress: Progress) -> None:
     """Train from a recipe into directory `out`: from the start, or on from its last checkpoint."""
+    check_device(recipe.run.device)
     if recipe.run.threads:
         torch.set_num_threads(recipe.run.threads)
     data = Data.read(recipe)
@@ -49,15 +51,26 @@ def train(recipe: FieldRecipe | LSTMRecipe, out: Path, resume: bool, progress: P
         done = checkpoints.restore(learner)
         run.log(f"{'resumed at' if done.step else 'started at'} step {done.step}", progress)
         dev = data.dev.sentences if data.dev else None
+        over = is_over(recipe.run, done)
+        if over:
+            run.log(f"nothing to do at step {done.step}: {over}", progress)
+            return
         with stop_signals() as stop:
-            started = saved = time.monotonic()
+            started = saved = epoch_started = time.monotonic()
             for moment in training(learner, dev, epochs=recipe.run.epochs, seed=recipe.run.seed, steps_done=done.step):
                 now = time.monotonic()
                 done = Done(moment.step, done.seconds + now - started, done.dev_history)
                 started = now
                 run.record(moment, done.seconds)
                 progress.update(moment)
-                reason = why_end(recipe.run, moment, done, stop)
+                if moment.dev is not None:
+                    done.dev_history.append(moment.dev["criterion"])
+                if moment.epoch.is_integer():
+                    rate = len(data.train.sentences) / (now - epoch_started)
+                    metrics = shown({**moment.metrics, **(moment.dev or {})})
+                    run.note(f"epoch {moment.epoch:.0f}, step {moment.step}: {rate:.3g} sentences a second, {metrics}")
+                    epoch_started = now
+                reason = signalled(stop) or is_over(recipe.run, done)
                 if reason or moment.epoch.is_integer() or now - saved >= recipe.run.checkpoint_seconds:
                     checkpoints.save(learner, done, moment)
                     saved = time.monotonic()
@@ -69,6 +82,14 @@ def train(recipe: FieldRecipe | LSTMRecipe, out: Path, resume: bool, progress: P
         run.log(f"finished at step {done.step}; the model is in {out}", progress)
 
 
+def check_device(device: str) -> None:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"run.device = {device!r}: cannot be used: {reason}; give cpu, or a device torch has") from error
+
+
 @dataclass(frozen=True)
 class Done:
     """How far a run has come."""
@@ -78,15 +99,15 @@ class Done:
     dev_history: list[float]  # the dev criterion of each epoch
 
 
-def why_end(run: RunConfig, moment: Moment, done: Done, stop: list[int]) -> str | None:
-    """The reason to end after this step, if there is one."""
-    if moment.dev is not None:
-        done.dev_history.append(moment.dev["criterion"])
-    if stop:
-        return f"{signal.Signals(stop[0]).name}; everything is saved, go on with --resume"
+def signalled(stop: list[int]) -> str | None:
+    return f"{signal.Signals(stop[0]).name}; everything is saved, go on with --resume" if stop else None
+
+
+def is_over(run: RunConfig, done: Done) -> str | None:
+    """The reason why a run that has come so far is at its end, if it is."""
     if run.minutes > 0 and done.seconds >= 60 * run.minutes:
         return f"{run.minutes:g} minutes are over"
-    if moment.dev is not None and stopped_rising(done.dev_history, run.stop_window, run.stop_gain):
+    if stopped_rising(done.dev_history, run.stop_window, run.stop_gain):
         return f"the dev criterion has not risen over {run.stop_window} epochs"
     return None
 
@@ -96,6 +117,7 @@ class Checkpoints:
 
     def __init__(self, run: RunDirectory, config: RunConfig) -> None:
         self.run, self.config = run, config
+        self.snapshots = run.path / "snapshots"
 
     def restore(self, learner: Learner) -> Done:
         """Bring the learner and metrics.jsonl to the last checkpoint, if there is one."""
@@ -103,7 +125,10 @@ class Checkpoints:
             self.run.metrics.truncate(0)
             return Done(0, 0.0, [])
         state, note = load_state(self.run.checkpoint)
-        learner.load_state_dict(state)
+        if note.get("content") != "training":
+            raise InputError(f"{self.run.checkpoint}: holds {note.get('content')!r}, not the state of a training run")
+        with belonging(self.run.checkpoint):
+            learner.load_state_dict(state)
         if self.run.metrics.tell() < note["metrics_bytes"]:
             raise TrainingError(f"{self.run.metrics.name}: shorter than at the last checkpoint; it was changed from outside")
         self.run.metrics.truncate(note["metrics_bytes"])
@@ -117,16 +142,24 @@ class Checkpoints:
             os.fsync(self.run.metrics.fileno())
             size = os.fstat(self.run.metrics.fileno()).st_size
         note = {"step": done.step, "seconds": done.seconds, "dev_history": done.dev_history, "metrics_bytes": size}
-        keep = self.config.snapshots
-        if keep and moment.epoch.is_integer():
-            snapshots = self.run.path / "snapshots"
-            with writing(snapshots):
-                snapshots.mkdir(exist_ok=True)
-            save_model(snapshots / f"epoch-{int(moment.epoch):06d}.safetensors", learner, done.step)
-            for old in sorted(snapshots.glob("epoch-*.safetensors"))[:-keep]:
-                old.unlink()
-        save_state(self.run.checkpoint, learner.state_dict(), content="training", **note)
+        state = learner.state_dict()
+        check_state(state, done.step)
+        if self.config.snapshots and moment.epoch.is_integer():
+            with writing(self.snapshots):
+                self.snapshots.mkdir(exist_ok=True)
+            save_model(self.snapshots / f"epoch-{int(moment.epoch):06d}.safetensors", learner, done.step)
+        save_state(self.run.checkpoint, state, content="training", **note)
         self.save_model(learner, done)
+        for old in sorted(self.snapshots.glob("epoch-*.safetensors")):
+            if old not in self.kept(learner, done):
+                old.unlink()
+
+    def kept(self, learner: Learner, done: Done) -> list[Path]:
+        """The snapshots of the last epochs, up to now."""
+        last = done.step // learner.steps_per_epoch
+        epochs = range(max(last - self.config.snapshots, 0) + 1, last + 1)
+        paths = [self.snapshots / f"epoch-{epoch:06d}.safetensors" for epoch in epochs]
+        return [path for path in paths if path.exists()]
 
     def save_model(self, learner: Learner, done: Done) -> None:
         """The model of now; with run.keep_best, once there is a dev result, only at the end of an epoch that was the best."""
@@ -134,7 +167,20 @@ class Checkpoints:
             ends_epoch = done.step % learner.steps_per_epoch == 0
             if not (ends_epoch and done.dev_history[-1] == max(done.dev_history)):
                 return
-        save_model(self.run.model, learner, done.step)
+        save_model(self.run.model, learner, done.step, [path.name for path in self.kept(learner, done)])
+
+
+def check_state(state: Any, step: int, path: str = "") -> None:
+    """No number that is not one goes into a checkpoint, so that the last one is always good."""
+    match state:
+        case dict():
+            for key, item in state.items():
+                check_state(item, step, f"{path}/{key}")
+        case torch.Tensor() if not bool(torch.isfinite(state).all()):
+            raise TrainingError(
+                f"training diverged by step {step}: {path.lstrip('/')} is not finite. It is not saved. Lower the learning rate "
+                "(--set learner.lr=...) and start a new run"
+            )
 
 
 @contextmanager

@@ -24,6 +24,8 @@ from trflm.learning.loop import Moment
 from trflm.models import read_config
 from trflm.progress import Progress
 
+# What a run has written that has nothing to lose yet: it may be started anew.
+BEFORE_A_CHECKPOINT = {"config.json", "vocab.txt", "metrics.jsonl", "train.log"}
 # Keys of [run] that a resumed run may set anew.
 MAY_CHANGE = {"epochs", "minutes", "checkpoint_seconds", "snapshots", "stop_window", "stop_gain", "threads"}
 
@@ -57,7 +59,12 @@ class RunDirectory:
             print(json.dumps({**row, "seconds": round(seconds, 3)}), file=self.metrics, flush=True)
 
     def log(self, message: str, progress: Progress) -> None:
+        """To the person and to train.log."""
         progress.say(message)
+        self.note(message)
+
+    def note(self, message: str) -> None:
+        """To train.log alone."""
         with writing(self.path / "train.log"):
             print(time.strftime("%Y-%m-%d %H:%M:%S"), message, file=self.log_file, flush=True)
 
@@ -77,7 +84,8 @@ def writing(path: Path) -> Iterator[None]:
 @contextmanager
 def locked(out: Path, resume: bool) -> Iterator[None]:
     """The run directory, ours alone until we end, however we end."""
-    if not resume and out.is_dir() and any(out.iterdir()):
+    begun = {path.name for path in out.iterdir()} - BEFORE_A_CHECKPOINT if out.is_dir() else set()
+    if begun and not resume:
         raise InputError(f"{out}: exists already; go on with it by --resume, or give another --out")
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -20,6 +20,9 @@ class UnigramPotential(nn.Module):
     def contributions(self, batch: Batch) -> torch.Tensor:
         return self.weight_V[batch.ids_N]
 
+    def forget(self) -> None:
+        pass
+
     def score(self, batch: Batch) -> torch.Tensor:
         return self(batch).detach()
 

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import tyro
 
+from trflm.errors import InputError
+
 Model = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL", help="A run or model directory, or an ARPA file.")]
 Text = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[TEXT]", help="One sentence a line; - is stdin.")]
 Threads = Annotated[int, tyro.conf.arg(metavar="N", help="CPU threads; 0 leaves the choice to torch.")]
@@ -14,6 +16,8 @@ Quiet = Annotated[bool, tyro.conf.arg(help="Print results only.")]
 
 def set_up(threads: int) -> None:
     """Before the first use of torch."""
+    if threads < 0:
+        raise InputError(f"--threads {threads}: must not be negative")
     from trflm.memory import keep_freed_memory
 
     keep_freed_memory()

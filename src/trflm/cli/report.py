@@ -12,9 +12,11 @@ def report(
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help="Where to write it; else RUN/report.html.")] = None,
 ) -> None:
     """Write the curves and settings of a run as one self-contained HTML file, and print its name."""
-    from trflm.checkpoint import write_atomically
     from trflm.report import run_report
+    from trflm.text.writer import write_text
 
     path = out or run / "report.html"
-    write_atomically(path, run_report(run).encode())
+    page = run_report(run)
+    with write_text(path) as file:
+        file.write(page)
     print(path)

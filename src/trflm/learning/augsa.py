@@ -18,7 +18,7 @@ from torch import Tensor
 
 from trflm.errors import InputError, TrainingError
 from trflm.learning.batches import ShuffledBatches
-from trflm.learning.loop import Metrics, clip_gradient
+from trflm.learning.loop import Metrics, clip_gradient, known_lengths
 from trflm.lms.lstm_proposal import LSTMProposal
 from trflm.sampling.chains import Chains, Target
 from trflm.sampling.draw import first_sentences
@@ -28,8 +28,7 @@ from trflm.text.lengths import draw_from_cdf
 from trflm.trf import TRF
 
 MEMORY = 0.99  # of the running averages
-STUCK_MOVES = 1e-3  # a running acceptance of Markov moves below this is a stuck sampler
-WATCH_AFTER = 300  # steps before the running averages mean anything
+STUCK, STUCK_STEPS = 1e-3, 100  # an acceptance below this, for so many steps in a row, is a stuck sampler
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,8 @@ class AugSA:
         lengths_C = draw_from_cdf(pi0.cumsum(0).cpu(), config.chains, rng).to(trf.zeta.device)
         self.chains = first_sentences(proposal, lengths_C, rng)
         self.length_share = self.pi0.clone()  # running shares of the lengths of the chains
-        self.move_acceptance = 1.0  # running
+        self.stuck_jumps = self.stuck_moves = 0  # steps in a row in which next to none was accepted
+        self.zeta_before = trf.zeta.clone()  # at the last evaluation
         self.log_Z1 = trf.log_Z1()  # of the last evaluation; the KL estimate uses it
 
     @property
@@ -89,23 +89,26 @@ class AugSA:
     def update(self, batch: Batch, rng: torch.Generator) -> Metrics:
         """One step from these sentences."""
         self.t += 1
+        self.trf.potential.forget()  # what was scored since the last step (dev text, log Z_1) is to leave no trace
         # theta and zeta have changed since the last step, so the chains' densities are computed anew.
         chains = Chains.at(self.chains, self.target)
         chains, info = trans_ms(rng, chains, self.target, self.proposal, self.config)
         self.chains = chains.batch
         lengths_C = self.chains.lengths_B
+        zeta_C = self.trf.zeta[lengths_C]
         phi_C, gradient_norm = self._update_theta(batch)
-        kl_part_C = phi_C - self.log_Z1 - self.trf.zeta[lengths_C]
+        kl_part_C = phi_C - self.log_Z1 - zeta_C
         zeta_step = self._update_zeta(lengths_C)
         log_q_C = self._update_mu()
 
         share = self._share(lengths_C)
         self.length_share = MEMORY * self.length_share + (1 - MEMORY) * share
-        moves = info.move.accepted / max(info.move.tried, 1)
-        self.move_acceptance = MEMORY * self.move_acceptance + (1 - MEMORY) * moves
+        jumps, moves = info.jump.accepted / max(info.jump.tried, 1), info.move.accepted / max(info.move.tried, 1)
+        self.stuck_jumps = self.stuck_jumps + 1 if jumps < STUCK else 0
+        self.stuck_moves = self.stuck_moves + 1 if moves < STUCK else 0
         self._watch()
         return {
-            "jump_acceptance": info.jump.accepted / max(info.jump.tried, 1),
+            "jump_acceptance": jumps,
             "move_acceptance": moves,
             "kl": float((kl_part_C - log_q_C).mean()),
             "length_distance": float((self.length_share - self.pi0).abs().sum() / 2),
@@ -166,25 +169,42 @@ class AugSA:
 
     def _watch(self) -> None:
         """Stop a run that has gone wrong while its last good checkpoint is near."""
-        if self.t > WATCH_AFTER and self.move_acceptance < STUCK_MOVES:
-            raise TrainingError(
-                f"the sampler is stuck: of the Markov moves of the last steps {self.move_acceptance:.2%} were accepted. The "
-                "proposal does not follow the model: lower learner.lr, or raise learner.trials or learner.lr_proposal. The "
-                "last good checkpoint is kept"
-            )
+        for what, steps in (("Markov moves", self.stuck_moves), ("jumps", self.stuck_jumps)):
+            if steps >= STUCK_STEPS and self.trf.max_length > 1:
+                raise TrainingError(
+                    f"the sampler is stuck: for {steps} steps fewer than {STUCK:.1%} of the {what} were accepted. The proposal "
+                    "does not follow the model: lower learner.lr, or raise learner.trials or learner.lr_proposal. What was "
+                    "saved before is kept"
+                )
         a_word = self.trf.zeta[2:] / torch.arange(1, self.trf.max_length, device=self.trf.zeta.device)
-        if len(a_word) and float(a_word.abs().max()) > 10 * math.log(len(self.trf.vocab)):
+        most = 10 * math.log(len(self.trf.vocab) + 1) + self.config.zeta_cap
+        if len(a_word) and float(a_word.abs().max()) > most:
             raise TrainingError(
-                f"zeta runs away: it has grown to {float(a_word.abs().max()):.0f} a word, ten times log V. Lower learner.lr "
-                "or learner.zeta_cap. The last good checkpoint is kept"
+                f"zeta runs away: it has grown to {float(a_word.abs().max()):.0f} a word (log V is "
+                f"{math.log(len(self.trf.vocab)):.1f}). Lower learner.lr or learner.zeta_cap. What was saved before is kept"
             )
 
     def evaluate(self, dev: Batch) -> Metrics:
         """Mean dev log-likelihood a sentence, with pi and the zeta of this moment; lengths training has not seen left out."""
         self.log_Z1 = self.trf.log_Z1()
-        known = dev.select((~self.trf.unseen(dev.lengths_B)).nonzero().squeeze(1))
-        log_likelihood = float(self.trf.log_prob(known).mean())
-        return {"dev_log_likelihood": log_likelihood, "log_Z1": self.log_Z1, "criterion": log_likelihood}
+        log_likelihood = float(self.trf.log_prob(known_lengths(dev.to(self.trf.zeta.device), self.trf)).mean())
+        drift = float((self.trf.zeta - self.zeta_before).abs().max())
+        self.zeta_before = self.trf.zeta.clone()
+        lengths = {f"chains_{low}_{high}": share for low, high, share in self.lengths_against_pi0()}
+        return {
+            "dev_log_likelihood": log_likelihood,
+            "log_Z1": self.log_Z1,
+            "zeta_drift": drift,
+            **lengths,
+            "criterion": log_likelihood,
+        }
+
+    def lengths_against_pi0(self) -> list[tuple[int, int, float]]:
+        """The histogram of the chains' lengths, in tens: (from, to, running share over pi0's share). 1 is as it should be."""
+        m = self.trf.max_length
+        bins = [(low, min(low + 9, m)) for low in range(1, m + 1, 10)]
+        sums = [(low, high, self.length_share[low : high + 1].sum(), self.pi0[low : high + 1].sum()) for low, high in bins]
+        return [(low, high, float(chains / expected)) for low, high, chains, expected in sums]
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -195,7 +215,9 @@ class AugSA:
             "chains": {"ids": self.chains.ids_N, "lengths": self.chains.lengths_B},
             "length_share": self.length_share,
             "t": self.t,
-            "move_acceptance": self.move_acceptance,
+            "stuck_jumps": self.stuck_jumps,
+            "stuck_moves": self.stuck_moves,
+            "zeta_before": self.zeta_before,
             "log_Z1": self.log_Z1,
         }
 
@@ -210,4 +232,6 @@ class AugSA:
         self.sgd.load_state_dict(state["sgd"])
         self.chains = Batch(state["chains"]["ids"], state["chains"]["lengths"]).to(device)
         self.length_share = state["length_share"].to(device)
-        self.t, self.move_acceptance, self.log_Z1 = state["t"], state["move_acceptance"], state["log_Z1"]
+        self.zeta_before = state["zeta_before"].to(device)
+        self.stuck_jumps, self.stuck_moves = state["stuck_jumps"], state["stuck_moves"]
+        self.t, self.log_Z1 = state["t"], state["log_Z1"]

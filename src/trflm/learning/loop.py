@@ -12,9 +12,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from trflm.errors import TrainingError
+from trflm.errors import InputError, TrainingError
 from trflm.seeds import generator
 from trflm.text import Batch
+from trflm.trf import TRF
 
 Metrics = dict[str, float]
 
@@ -62,6 +63,7 @@ def training(learner: Learner, dev: Batch | None, *, epochs: int, seed: int, ste
         check_finite(metrics, step + 1)
         ends_epoch = (step + 1) % per_epoch == 0
         dev_metrics = learner.evaluate(dev) if dev is not None and ends_epoch else None
+        check_finite(dev_metrics or {}, step + 1)
         yield Moment(step + 1, steps, (step + 1) / per_epoch, metrics, dev_metrics)
 
 
@@ -77,3 +79,13 @@ def check_finite(metrics: Metrics, step: int) -> None:
 def clip_gradient(parameters: Iterable[Tensor], most: float) -> float:
     """Scale the gradient to a norm of at most `most`; the norm it had."""
     return float(torch.nn.utils.clip_grad_norm_(parameters, most))
+
+
+def known_lengths(dev: Batch, trf: TRF) -> Batch:
+    """The dev sentences of lengths that training has seen: for others pi is only a floor."""
+    known = dev.select((~trf.unseen(dev.lengths_B)).nonzero().squeeze(1))
+    if not len(known):
+        raise InputError(
+            f"no dev sentence has a length that the training text has (1 to {trf.max_length}); give other dev text"
+        )
+    return known

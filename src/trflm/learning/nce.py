@@ -11,12 +11,13 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trflm.learning.batches import ShuffledBatches
-from trflm.learning.loop import Metrics, clip_gradient
+from trflm.learning.loop import Metrics, clip_gradient, known_lengths
 from trflm.lms.unigram import Unigram
 from trflm.seeds import generator
 from trflm.text import Batch, pack
@@ -85,18 +86,22 @@ class NCE:
     def evaluate(self, dev: Batch) -> Metrics:
         """Loss and accuracy on dev against the same noise every time. Dev sentences of a length that training has not
         seen are left out: both densities are only floors there."""
-        known = dev.select((~self.trf.unseen(dev.lengths_B)).nonzero().squeeze(1))
+        known = known_lengths(dev.to(self.log_Z.device), self.trf)
         noise = self.noise.draw(self.config.noise_ratio * len(known), generator(0, "dev"))
-        both = pack([known, noise]).to(self.log_Z.device)
+        both = pack([known, noise.to(known.device)])
         with torch.no_grad():
             loss, accuracy = self.loss(both, self.trf.phi(both), len(known))
         return {"dev_loss": float(loss), "dev_accuracy": accuracy, "criterion": -float(loss)}
 
     def write_zeta(self) -> None:
-        """zeta_l = log Z_l (learned) - log Z_1 (exact), so that the TRF scores with the learned log Z_l."""
-        zeta = self.log_Z.detach() - self.trf.log_Z1()
+        """zeta_l = log Z_l (learned) - log Z_1 (exact), so that the TRF scores with the learned log Z_l; lengths without a
+        training sentence, whose log Z_l nothing has moved, lie on the line between their neighbours."""
+        zeta = (self.log_Z.detach() - self.trf.log_Z1()).cpu().numpy()
         zeta[:2] = 0.0
-        self.trf.zeta.copy_(zeta)
+        seen = np.union1d([1], self.trf.pi.cpu().numpy().nonzero()[0])
+        lengths = np.arange(1, len(zeta))
+        zeta[1:] = np.interp(lengths, seen, zeta[seen])
+        self.trf.zeta.copy_(torch.from_numpy(zeta))
 
     def state_dict(self) -> dict[str, Any]:
         self.write_zeta()

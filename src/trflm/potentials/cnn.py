@@ -86,6 +86,9 @@ class CNN(nn.Module):
 
         return batch.sum_words(cnn_windows.contributions(self, batch))
 
+    def forget(self) -> None:
+        self.word_table = WordTable()
+
     def contributions(self, batch: Batch) -> Tensor:
         """[N] what each position adds to phi; c is shared equally by the words of the sentence."""
         edges = Edges(batch)

@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-SCORING_WORDS = 1 << 15  # how many words are scored at once: bounds the memory of any call
+SCORING_WORDS = 1 << 15  # how many words are scored at once: bounds the memory of a call on sentences of usual length
 
 
 @dataclass(frozen=True, eq=False)
