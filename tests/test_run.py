@@ -13,7 +13,7 @@ import torch
 from commands import AUGSA, TINY_LSTM, TINY_NGRAM, TINY_TEXT, metrics, tiny_recipe, trf
 
 import trflm
-from trflm.checkpoint import load_state
+from trflm.checkpoint import load_state, save_state
 from trflm.config import LSTMRecipe, read_recipe
 from trflm.models import FieldModel
 from trflm.progress import Quiet
@@ -146,6 +146,75 @@ def test_augsa_resumes_bit_for_bit_with_chains_proposal_and_snapshots(tmp_path):
     assert len(loaded.fields) == 2
     text = ["the cat ran", "sat"]
     torch.testing.assert_close(loaded.log_prob(text), (loaded.fields[0].log_prob(text) + loaded.fields[1].log_prob(text)) / 2)
+
+
+def test_sigkill_changes_nothing_for_augsa(tmp_path):
+    recipe = tiny_recipe(tmp_path)
+    table = '[learner]\nkind = "augsa"\nbatch = 12\nchains = 4\ntrials = 2\nblock = 2\n[proposal]\nunits = 4\n'
+    recipe.write_text(recipe.read_text().replace('[learner]\nkind = "nce"\nbatch = 6\n', table))
+    whole = trf("train", recipe, "--out", tmp_path / "whole", "--quiet", "--set", "run.epochs=40")
+    assert (whole.returncode, whole.stderr) == (0, "")
+    ends = killed_and_resumed(recipe, tmp_path / "run", kills=8)
+    assert ends.count("killed") >= 4
+    same_end(tmp_path / "run", tmp_path / "whole")
+    assert resumptions(tmp_path / "run") >= 2
+
+
+def test_snapshots_of_nce_are_the_models_of_their_epochs_and_go_with_the_setting(tmp_path):
+    recipe, run = tiny_recipe(tmp_path), tmp_path / "run"
+    command = ["train", recipe, "--out", run, "--quiet", "--set", "run.checkpoint_seconds=1000"]
+    assert trf(*command, "--set", "run.epochs=3", "--set", "run.snapshots=2").returncode == 0
+    last = load_state(run / "snapshots" / "epoch-000003.safetensors")[0]
+    assert flat(last) == flat(load_state(run / "model.safetensors")[0])
+    assert load_state(run / "model.safetensors")[1]["snapshots"] == ["epoch-000002.safetensors", "epoch-000003.safetensors"]
+    assert trf(*command, "--resume", "--set", "run.epochs=4", "--set", "run.snapshots=0").returncode == 0
+    assert list((run / "snapshots").iterdir()) == []
+    loaded = trflm.load(run)
+    assert isinstance(loaded, FieldModel)
+    assert len(loaded.fields) == 1
+
+
+def test_a_diverged_model_is_never_saved(tmp_path):
+    recipe, run = tiny_recipe(tmp_path), tmp_path / "run"
+    command = ["train", recipe, "--out", run, "--quiet"]
+    assert trf(*command, "--set", "run.epochs=1").returncode == 0
+    before = (run / "training.safetensors").read_bytes()
+    state, note = load_state(run / "training.safetensors")
+    state["optimiser"]["param_groups"][0]["lr"] = 1e38
+    save_state(run / "training.safetensors", state, **{k: v for k, v in note.items() if k != "format"})
+    broken = (run / "training.safetensors").read_bytes()
+    assert broken != before
+    failed = trf(*command, "--resume", "--set", "run.epochs=2")
+    assert failed.returncode == 1
+    assert "diverged" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    assert (run / "training.safetensors").read_bytes() == broken
+
+
+def test_an_end_by_minutes_holds_until_it_is_moved(tmp_path):
+    recipe, run = tiny_recipe(tmp_path), tmp_path / "run"
+    command = ["train", recipe, "--out", run, "--set", "run.epochs=3"]
+    assert trf(*command, "--set", "run.minutes=1e-9").returncode == 0
+    again = trf(*command, "--resume", "--set", "run.minutes=1e-9")
+    assert (again.returncode, len(metrics(run))) == (0, 1)
+    assert "nothing to do at step 1: 1e-09 minutes are over" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("run.device=nowhere", "run.device = 'nowhere': cannot be used"),
+        ("run.threads=-1", "threads = -1: must be a number from 0 up"),
+        ("learner.kind=[1]", "learner.kind = [1]: expected one of"),
+        ("data.valid=DEV", "no dev sentence has a length that the training text has"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_and_the_directory_stays_free(tmp_path, setting, message):
+    recipe, run = tiny_recipe(tmp_path), tmp_path / "run"
+    (tmp_path / "dev.txt").write_text("the cat sat " * 9 + "\n")
+    wrong = trf("train", recipe, "--out", run, "--quiet", "--set", setting.replace("DEV", str(tmp_path / "dev.txt")))
+    assert (wrong.returncode, message in wrong.stderr, "Traceback" in wrong.stderr) == (2, True, False)
+    assert trf("train", recipe, "--out", run, "--quiet", "--set", "run.epochs=1").returncode == 0
 
 
 def test_a_run_without_dev_text_saves_its_end(tmp_path):

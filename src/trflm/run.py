@@ -21,7 +21,8 @@ from trflm.build import Data, Learner, build_learner
 from trflm.checkpoint import load_state, save_state
 from trflm.config import FieldRecipe, LSTMRecipe, RunConfig
 from trflm.errors import InputError, TrainingError
-from trflm.learning.loop import Moment, training
+from trflm.learning.loop import Moment, known_lengths, training
+from trflm.learning.lstm import LSTMLearner
 from trflm.learning.schedules import stopped_rising
 from trflm.models import belonging, save_model
 from trflm.progress import Progress, shown
@@ -47,10 +48,14 @@ def train(recipe: FieldRecipe | LSTMRecipe, out: Path, resume: bool, progress: P
             if corpus is not None:
                 run.log(corpus.summary(), progress)
         learner = build_learner(recipe, data, fresh=not run.checkpoint.exists())
+        dev = data.dev.sentences if data.dev else None
+        if dev is not None and not isinstance(learner, LSTMLearner):
+            left_out = len(dev) - len(known_lengths(dev.to(recipe.run.device), learner.trf))
+            if left_out:
+                run.log(f"{left_out} dev sentences of lengths that training has not seen are left out of dev figures", progress)
         checkpoints = Checkpoints(run, recipe.run)
         done = checkpoints.restore(learner)
         run.log(f"{'resumed at' if done.step else 'started at'} step {done.step}", progress)
-        dev = data.dev.sentences if data.dev else None
         over = is_over(recipe.run, done)
         if over:
             run.log(f"nothing to do at step {done.step}: {over}", progress)

@@ -69,9 +69,10 @@ def test_sample_is_repeatable_and_knows_its_options(model):
     assert {word for line in one.stdout.splitlines() for word in line.split()} <= set(trflm.load(model).vocab.words)
     fixed = trf("sample", model, "-n", 3, "--length", 2, "--burn-in", 1).stdout.splitlines()
     assert [len(line.split()) for line in fixed] == [2, 2, 2]
-    wrong = trf("sample", model, "--length", 0)
-    assert wrong.returncode == 2
-    assert "must be at least 1" in wrong.stderr
+    for option in ("--length", "-n"):
+        wrong = trf("sample", model, option, 0)
+        assert (wrong.returncode, "must be at least 1" in wrong.stderr) == (2, True)
+    assert trf("sample", model, "--threads", -1).returncode == 2
 
 
 def test_report_is_one_page_with_a_curve_for_each_metric(model, tmp_path):
@@ -83,6 +84,7 @@ def test_report_is_one_page_with_a_curve_for_each_metric(model, tmp_path):
     assert page.count("<svg") == page.count("</svg>") >= 5
     assert "http" not in page
     assert "learner.batch" in page
+    assert trf("report", model, "--out", tmp_path / "nowhere" / "r.html").returncode == 2
     (tmp_path / "empty").mkdir()
     wrong = trf("report", tmp_path / "empty")
     assert wrong.returncode == 2
@@ -106,6 +108,7 @@ def damaged(model, tmp_path, name, content):
         ("config.json", b'{"recipe": {}}', "does not belong to"),
         ("vocab.txt", b"<unk>\nthe\n", "does not belong to"),
         ("vocab.txt", b"\xff\n", "is not UTF-8"),
+        ("vocab.txt", b"<unk>\nsat\nran\nthe\na\ndog\ncat\nbird\n", "does not belong to the vocab.txt beside it"),
     ],
 )
 def test_a_damaged_model_gives_one_message(model, tmp_path, name, content, message):

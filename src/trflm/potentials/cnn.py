@@ -196,13 +196,13 @@ class MaxPool(torch.autograd.Function):
     @staticmethod
     def forward(ctx, f_NC: Tensor, width: int, edges: Edges) -> Tensor:
         offsets = list(half_offsets(width))
-        pooled = shift(f_NC, offsets[0], edges).clone()
+        pooled = shift(f_NC, offsets[0], edges)
         leads = []  # by how much each later place of the window exceeds the best before it
         for offset in offsets[1:]:
             seen = shift(f_NC, offset, edges)
             leads.append(seen - pooled)
-            torch.maximum(pooled, seen, out=pooled)
-        pooled.relu_()
+            pooled = torch.maximum(pooled, seen)
+        pooled = pooled.relu_() if leads else pooled.relu()
         ctx.save_for_backward(pooled, *leads)
         ctx.offsets, ctx.edges = offsets, edges
         return pooled
