@@ -16,7 +16,8 @@ class Progress(Protocol):
 
 
 def shown(metrics: Metrics) -> str:
-    return "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    """The metrics on one line, without the criterion: it repeats one of them."""
+    return "  ".join(f"{name} {value:.4g}" for name, value in metrics.items() if name != "criterion")
 
 
 class Rate:
