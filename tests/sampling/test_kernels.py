@@ -176,3 +176,36 @@ def test_sentences_drawn_at_a_length_have_their_distribution():
     free = draw_sentences(rng(9), target.trf, proposal, 20_000, length=None, burn_in=0, config=TransMSConfig())
     lengths = torch.bincount(free.lengths_B, minlength=4) / 20_000
     assert float((lengths - target.trf.pi).abs().max()) < 0.015
+
+
+def test_mtmis_acceptance_is_the_papers():
+    """min{1, W / (W - w(u) + w(x))} in plain numbers. (W / (W + w(x)) would balance too, but accepts less.)"""
+    w, now = torch.tensor([0.5, 2.0, 1.5], dtype=torch.float64), 3.0
+    expected = [min(1.0, 4.0 / (4.0 - u + now)) for u in w.tolist()]
+    found = mtmis_log_acceptance(w.log()[None], torch.tensor([now], dtype=torch.float64).log()).exp()[0]
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+
+
+def test_each_block_is_proposed_after_the_words_the_chain_has():
+    """The density of the words that stand in a block is that after the words now before it, accepted trials included."""
+    target, _ = problem(4)
+    scored = []
+
+    class Spy(LSTMProposal):
+        def propose(self, rng, state, given_CMs, span_C, remaining_C):
+            span = super().propose(rng, state, given_CMs, span_C, remaining_C)
+            scored.append((given_CMs[:, -1], span.log_q_CM[:, -1]))
+            return span
+
+    proposal = Spy(LSTMProposalConfig(units=5, sees_remaining=False, init=1.2), V, None, rng(3)).double()
+    everything = all_sentences(V, 4)
+    start = everything.select((everything.lengths_B == 4).nonzero().squeeze(1))
+    after, info = block_gibbs(rng(4), Chains.at(start, target), target, proposal, block=2, trials=2)
+    assert info.accepted > 20
+    (first, log_q_first), (second, log_q_second) = scored
+    final = after.batch.ids_N.view(-1, 4)
+    assert not torch.equal(final[:, :2], first)
+    lengths = after.batch.lengths_B
+    as_it_was = proposal.word_log_q(Batch(torch.cat([final[:, :2], second], 1).flatten(), lengths)).view(-1, 4)
+    torch.testing.assert_close(log_q_second, as_it_was[:, 2:].sum(1).detach())
+    torch.testing.assert_close(log_q_first, proposal.word_log_q(start).view(-1, 4)[:, :2].sum(1).detach())
