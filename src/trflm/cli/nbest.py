@@ -1,4 +1,4 @@
-"""`trf nbest`: check, convert and judge n-best lists."""
+"""`trf nbest`: check, convert and judge n-best lists; simulate a recogniser that makes some."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from trflm.cli.lists import Lists, note
+from trflm.cli.simulate import simulate
 from trflm.errors import InputError
 
 if TYPE_CHECKING:
@@ -98,11 +99,12 @@ def nbest(
     action: Annotated[
         Annotated[None, tyro.conf.subcommand("check", constructor=check)]
         | Annotated[None, tyro.conf.subcommand("convert", constructor=convert)]
-        | Annotated[None, tyro.conf.subcommand("oracle", constructor=oracle)],
+        | Annotated[None, tyro.conf.subcommand("oracle", constructor=oracle)]
+        | Annotated[None, tyro.conf.subcommand("simulate", constructor=simulate)],
         tyro.conf.arg(name=""),
     ],
 ) -> None:
-    """Check, convert or judge n-best lists."""
+    """Check, convert, judge or simulate n-best lists."""
 
 
 def _constants(items: tuple[str, ...]) -> dict[str, float]:
