@@ -12,10 +12,12 @@ from typing import NoReturn
 
 import tyro
 
+from trflm.cli.demo import demo
 from trflm.cli.explain import explain
 from trflm.cli.nbest import nbest
 from trflm.cli.perplexity import perplexity
 from trflm.cli.report import report
+from trflm.cli.reproduce import reproduce
 from trflm.cli.rescore import rescore
 from trflm.cli.sample import sample
 from trflm.cli.score import score
@@ -35,6 +37,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "nbest": nbest,
     "report": report,
     "perplexity": perplexity,
+    "reproduce": reproduce,
+    "demo": demo,
 }
 
 

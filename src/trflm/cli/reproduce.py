@@ -1,0 +1,50 @@
+"""`trf reproduce`: the tables of a directory of recipes, from real runs."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from trflm.cli.options import Quiet, Threads, set_up
+from trflm.errors import InputError, TrainingError
+
+
+def reproduce(
+    recipes: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE_DIR", help="Recipes, and a tables.toml.")],
+    *,
+    data: Annotated[Path, tyro.conf.arg(metavar="DIR", help="The texts and lists that tables.toml names.")],
+    out: Annotated[Path, tyro.conf.arg(metavar="DIR", help="Models (DIR/NAME), results and report; what is there is used.")],
+    rows: Annotated[str, tyro.conf.arg(metavar="A,B", help="Only these rows; -A leaves one out.")] = "",
+    train: Annotated[bool, tyro.conf.arg(help="Train what is missing; with False only models that are there are used.")] = True,
+    seed: Annotated[int, tyro.conf.arg(metavar="S", help="Of bootstrap intervals and shuffling.")] = 1,
+    threads: Threads = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Make the tables of a paper from real runs, row by row; each row trains only what is missing, and goes on if interrupted.
+
+    A run directory DIR/NAME that is complete is used as it is. Results: results.json, results.md, report.html in DIR.
+    """
+    set_up(threads)
+    from trflm import run
+    from trflm.progress import progress
+    from trflm.reproduce.markdown import markdown
+    from trflm.reproduce.models import Source
+    from trflm.reproduce.plan import choose_rows, read_plan
+    from trflm.reproduce.results import reproduce as make
+
+    if seed < 0:
+        raise InputError(f"--seed {seed}: must not be negative")
+    plan = read_plan(recipes)
+    chosen = choose_rows(plan, rows)
+    overrides = [f"data.train={data / plan.text.train}", f"data.valid={data / plan.text.valid}"]
+    if threads:
+        overrides.append(f"run.threads={threads}")
+    try:
+        results = make(plan, chosen, data, Source(recipes, out, tuple(overrides), train), seed, lambda: progress(quiet))
+    except run.Interrupted as stop:
+        sys.exit(stop.exit_code)
+    print(markdown(results))
+    print(f"the report is {out / 'report.html'}")
+    if failed := [row["name"] for row in results["rows"] if row["status"] == "failed"]:
+        raise TrainingError(f"failed: {', '.join(failed)}; the reasons are above")

@@ -1,0 +1,109 @@
+"""The model of a row: taken as it is if it is there, gone on with if it is unfinished, trained if it is missing."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trflm.checkpoint import load_state
+from trflm.config import FieldRecipe, LSTMRecipe, NGramRecipe, Recipe, parse_recipe, read_recipe
+from trflm.errors import InputError
+from trflm.estimate import estimate
+from trflm.models import read_config
+from trflm.progress import Progress
+from trflm.run import Done, is_over, train
+
+
+class NotAvailable(Exception):
+    """There is no such model, and none is to be made."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where models come from and go to."""
+
+    recipes: Path
+    out: Path
+    overrides: tuple[str, ...]  # of every recipe: where the text is
+    may_train: bool = True
+
+
+def ensure_model(name: str, source: Source, progress: Progress) -> Path:
+    """The run directory of a trained model."""
+    run = source.out / name
+    recipe_file = source.recipes / f"{name}.toml"
+    if (run / "model.safetensors").exists():
+        recipe = unfinished(run)
+        if recipe is None or not source.may_train:
+            return run
+        progress.say(f"{name}: going on with {run}")
+        _train(recipe, run, progress)
+        return run
+    if not recipe_file.exists():
+        raise NotAvailable(f"there is no recipe {recipe_file}")
+    if not source.may_train:
+        raise NotAvailable(f"not trained: there is no model in {run}")
+    progress.say(f"{name}: training into {run}")
+    _train(read_recipe(recipe_file, source.overrides), run, progress)
+    return run
+
+
+def check_recipes(names: Sequence[str], source: Source) -> None:
+    """Every recipe that will be trained is read before anything is trained."""
+    for name in names:
+        path = source.recipes / f"{name}.toml"
+        if path.exists() and not (source.out / name / "model.safetensors").exists():
+            recipe = read_recipe(path, source.overrides)
+            for file in (recipe.data.train, recipe.data.valid):
+                if file and not Path(file).exists():
+                    raise InputError(f"{path}: {file}: there is no such file; is --data right?")
+
+
+def unfinished(run: Path) -> Recipe | None:
+    """The recipe of a run that stopped before its end; None if it is done, or has nothing to go on from."""
+    checkpoint = run / "training.safetensors"
+    if not checkpoint.exists():
+        return None
+    config = read_config(run / "config.json")
+    recipe = parse_recipe(config.get("recipe", {}), str(run / "config.json"))
+    if isinstance(recipe, NGramRecipe):
+        return None
+    _, note = load_state(checkpoint)
+    done = Done(note["step"], note["seconds"], note["dev_history"])
+    if is_over(recipe.run, done) or last_epoch(run) >= recipe.run.epochs:
+        return None
+    return recipe
+
+
+def last_epoch(run: Path) -> float:
+    rows = metrics(run)
+    return rows[-1]["epoch"] if rows else 0.0
+
+
+def training_seconds(run: Path) -> float | None:
+    rows = metrics(run)
+    return rows[-1].get("seconds") if rows else None
+
+
+def metrics(run: Path) -> list[dict]:
+    """The lines of metrics.jsonl; none if a model came without it."""
+    try:
+        lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    rows = []
+    for number, line in enumerate(lines, 1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            if number < len(lines):  # the last line may be one that a running training is writing
+                raise InputError(f"{run / 'metrics.jsonl'}:{number}: not a line of metrics: {error}") from error
+    return rows
+
+
+def _train(recipe: Recipe, run: Path, progress: Progress) -> None:
+    match recipe:
+        case NGramRecipe():
+            estimate(recipe, run, resume=True, progress=progress)
+        case FieldRecipe() | LSTMRecipe():
+            train(recipe, run, resume=True, progress=progress)

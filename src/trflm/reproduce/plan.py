@@ -1,0 +1,113 @@
+"""tables.toml: which rows a table has, on which text and lists. Paths in it are relative to the data directory."""
+
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trflm.config import parse
+from trflm.errors import InputError
+
+FILE = "tables.toml"
+
+
+@dataclass(frozen=True)
+class ListFiles:
+    """N-best lists in Kaldi's form, with their acoustic scores and what was said."""
+
+    nbest: str = ""
+    acoustic: str = ""
+    ref: str = ""
+    costs: bool = False  # the acoustic scores are costs
+
+    def __post_init__(self) -> None:
+        if not (self.nbest and self.acoustic and self.ref):
+            raise ValueError("nbest, acoustic and ref are needed")
+
+
+@dataclass(frozen=True)
+class Text:
+    """The text that models are trained and measured on."""
+
+    train: str = ""
+    valid: str = ""
+    test: str = ""
+    mapping: str = "none"  # how recognised words become the models' words
+
+    def __post_init__(self) -> None:
+        if not (self.train and self.valid and self.test):
+            raise ValueError("train, valid and test are needed")
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What a paper printed in this row."""
+
+    perplexity: str = ""
+    wer: str = ""
+    parameters: str = ""
+    training: str = ""
+    rescoring: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model, by the name of its recipe, or several that are combined."""
+
+    name: str = ""
+    label: str = ""
+    models: tuple[str, ...] = ()  # of a combined row
+    paper: Paper = field(default_factory=Paper)
+
+    def __post_init__(self) -> None:
+        if not self.name or not self.label:
+            raise ValueError("every row has a name and a label")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The whole table."""
+
+    title: str
+    text: Text
+    dev: ListFiles
+    test: ListFiles
+    row: tuple[Row, ...]
+    about: str = ""
+    baseline: str = ""  # the row that others are compared with
+    strategies: bool = False  # rescore with every LSTM in the three ways of the paper: preserve, reset, shuffle
+
+    def __post_init__(self) -> None:
+        names = [row.name for row in self.row]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"row {name!r} is there twice")
+        for wanted in [*(model for row in self.row for model in row.models), *([self.baseline] if self.baseline else [])]:
+            if wanted not in names:
+                raise ValueError(f"{wanted!r} is not the name of a row; the rows are {', '.join(names)}")
+
+
+def read_plan(directory: Path) -> Plan:
+    """The plan of a directory of recipes."""
+    path = directory / FILE
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}; give a directory of recipes with a {FILE}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not valid TOML: {error}") from error
+    for key in ("title", "row"):
+        if key not in tables:
+            raise InputError(f"{path}: {key} is missing")
+    return parse(Plan, tables, str(path))
+
+
+def choose_rows(plan: Plan, names: str) -> list[Row]:
+    """The rows named in a list separated by commas (all if empty). `-NAME` leaves a row out."""
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    known = {row.name for row in plan.row}
+    for name in wanted:
+        if name.removeprefix("-") not in known:
+            raise InputError(f"--rows {name}: there is no such row; the rows are {', '.join(row.name for row in plan.row)}")
+    left_out = {name[1:] for name in wanted if name.startswith("-")}
+    taken = {name for name in wanted if not name.startswith("-")} or known - left_out
+    return [row for row in plan.row if row.name in taken - left_out]

@@ -1,0 +1,149 @@
+"""One row of a table: perplexity on the test text, weights tuned on the dev lists, word errors on the test lists, times."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trflm.evaluation.changes import changes
+from trflm.evaluation.perplexity import perplexity
+from trflm.evaluation.rescore import Rescored, ScoreTable
+from trflm.evaluation.significance import bootstrap_interval, compare
+from trflm.evaluation.tune import tune
+from trflm.evaluation.wer import WordErrors, word_error_rate
+from trflm.language_model import LanguageModel
+from trflm.lms.lstm import LSTM, Preserve, Shuffle
+from trflm.models import FieldModel, load_model
+from trflm.reproduce.models import training_seconds
+from trflm.reproduce.scores import Lists, Timed, model_hash, scores_of
+from trflm.text import read_corpus
+
+STREAMS = 20  # in which an LSTM reads a text in order
+EXAMPLES = 40  # changed utterances kept in the results
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A trained model and its scores of both sets."""
+
+    name: str
+    run: Path
+    lm: LanguageModel
+    dev: Timed
+    test: Timed
+
+
+class Evaluation:
+    """What all rows share: the lists, the test text, where scores are kept, who is told about progress."""
+
+    def __init__(self, dev: Lists, test: Lists, text: Path, keep: Path, seed: int, say: Callable[[str], None]) -> None:
+        self.dev, self.test, self.text, self.keep, self.seed, self.say = dev, test, text, keep, seed, say
+        nbest = test.nbest
+        self.first = word_error_rate(nbest.transcripts(nbest.hyp_starts_U1[:-1]), test.references)
+        self.without_lm = word_error_rate(nbest.transcripts(nbest.best(nbest.scores["acoustic"])), test.references)
+
+    def scored(self, name: str, run: Path, lm: LanguageModel) -> Model:
+        """Every hypothesis of both sets scored by the model, each distinct sentence once."""
+        hashed = f"{name} {model_hash(run)}"
+        timed = []
+        for lists in (self.dev, self.test):
+            self.say(f"{name}: scoring {lists.name}, {len(lists.sentences.texts):,} distinct sentences")
+            file = self.keep / f"{name}.{lists.name}.npz"
+            timed.append(scores_of(file, hashed, lists, lambda: lm, lambda done: None))
+        return Model(name, run, lm, *timed)
+
+    def word_errors(self, models: list[Model]) -> tuple[dict[str, Any], WordErrors, Rescored]:
+        """Weights tuned on dev, errors counted on test."""
+        dev = ScoreTable(self.dev.nbest, {model.name: model.dev.scores for model in models})
+        test = ScoreTable(self.test.nbest, {model.name: model.test.scores for model in models})
+        tuned = tune(dev, self.dev.references)
+        rescored = Rescored(test, tuned.weights, test.combine(tuned.weights))
+        errors = word_error_rate(rescored.best(), self.test.references)
+        record = {
+            "wer": self.figures(errors),
+            "dev_wer": tuned.rate,
+            "weights": asdict(tuned.weights),
+            "scale_curve": tuned.scale_curve,
+        }
+        return record, errors, rescored
+
+    def figures(self, errors: WordErrors) -> dict[str, Any]:
+        return {**errors.summary(), "interval": asdict(bootstrap_interval(errors, self.seed))}
+
+    def single(self, name: str, run: Path, strategies: bool) -> tuple[dict[str, Any], Model, WordErrors]:
+        """The row of one model."""
+        lm = load_model(run)
+        model = self.scored(name, run, lm)
+        record, errors, rescored = self.word_errors([model])
+        seconds = training_seconds(run)
+        record |= {
+            "parameters": lm.n_parameters(),
+            "training_seconds": seconds,
+            "rescoring_seconds": model.test.seconds / len(self.test.nbest),
+            "perplexity": self.perplexity(lm),
+            "changed": self.changed(errors, rescored, lm),
+        }
+        if strategies and isinstance(lm, LSTM):
+            record["strategies"] = {"reset": record["wer"]}
+            for how, strategy in (("preserve", Preserve(lm, STREAMS)), ("shuffle", Shuffle(Preserve(lm, STREAMS), self.seed))):
+                found, _, _ = self.word_errors([self.scored(f"{name}@{how}", run, strategy)])
+                record["strategies"][how] = found["wer"]
+        return record, model, errors
+
+    def combined(self, models: list[Model]) -> tuple[dict[str, Any], WordErrors]:
+        """The row of several models, combined log-linearly with weights tuned on dev."""
+        record, errors, rescored = self.word_errors(models)
+        record["rescoring_seconds"] = sum(model.test.seconds for model in models) / len(self.test.nbest)
+        record["changed"] = self.changed(errors, rescored, None)
+        return record, errors
+
+    def perplexity(self, lm: LanguageModel) -> dict[str, float] | None:
+        """On the test text: exact, or None for a random field, whose normalisation is an estimate only."""
+        if isinstance(lm, FieldModel):
+            return None
+        text = read_corpus(self.text, lm.vocab).sentences.long()
+        found = {"reset": perplexity(lm, text).perplexity}
+        if isinstance(lm, LSTM):
+            found["preserve"] = perplexity(Preserve(lm, STREAMS), text).perplexity
+        return found
+
+    def changed(self, errors: WordErrors, rescored: Rescored, lm: LanguageModel | None) -> list[dict[str, Any]]:
+        """The utterances most improved and most harmed against the first hypotheses: what decided, term by term and word by
+        word."""
+        found = changes(self.first, errors)
+        place = {utterance: u for u, utterance in enumerate(self.test.nbest.utterances)}
+        kept = found if len(found) <= EXAMPLES else [*found[: EXAMPLES // 2], *found[-EXAMPLES // 2 :]]
+        records = []
+        for change in kept:
+            u = place[change.utterance]
+            before, now = int(self.test.nbest.hyp_starts_U1[u]), int(rescored.chosen_U[u])
+            parts_before, parts_now = rescored.parts(before), rescored.parts(now)
+            record = {
+                **asdict(change),
+                "reference": self.test.references[change.utterance],
+                "before": self.test.nbest.text(before),
+                "now": self.test.nbest.text(now),
+                "score_gains": {term: parts_now[term] - parts_before[term] for term in parts_now},
+            }
+            if lm is not None:
+                texts = [self.test.sentences.texts[self.test.sentences.index_H[h]] for h in (before, now)]
+                record["words"] = explain_words(lm, texts)
+            records.append(record)
+        return records
+
+
+def explain_words(lm: LanguageModel, texts: list[str]) -> list[list[tuple[str, float]]]:
+    """What each word added to the score of its sentence."""
+    explanation = lm.explain(texts)
+    values = np.split(explanation.word_N.double().numpy(force=True), np.cumsum(explanation.batch.lengths_B.tolist())[:-1])
+    return [
+        [(word, round(float(value), 3)) for word, value in zip(text.split(), of_text, strict=True)]
+        for text, of_text in zip(texts, values, strict=True)
+    ]
+
+
+def against(evaluation: Evaluation, baseline: WordErrors, errors: WordErrors) -> dict[str, Any]:
+    """The difference of two rows, with its tests."""
+    return asdict(compare(baseline, errors, evaluation.seed))
