@@ -16,6 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from trflm.errors import InputError
 from trflm.learning.augsa import AugSAConfig
+from trflm.learning.dnce import DNCEConfig
 from trflm.learning.lstm import AdamConfig, SGDConfig
 from trflm.learning.nce import NCEConfig
 from trflm.lms.lstm import LSTMConfig
@@ -87,6 +88,48 @@ class LSTMProposalSection(LSTMProposalConfig):
 
 
 @dataclass(frozen=True)
+class ReferenceSection:
+    """[reference]: the model that a random field tilts, p_ref(x) exp(phi(x)); a Kneser-Ney model of the training text."""
+
+    order: int = 0  # 0: none; 1: unigram; 5: the usual
+
+    def __post_init__(self) -> None:
+        if self.order < 0:
+            raise ValueError("order must not be negative; 0 is no reference")
+
+
+@dataclass(frozen=True)
+class UnigramNoise:
+    """[noise] kind = "unigram": words drawn independently, lengths from pi."""
+
+    kind: Literal["unigram"] = "unigram"
+
+
+@dataclass(frozen=True)
+class NGramNoise:
+    """[noise] kind = "ngram": a Kneser-Ney model of the training text."""
+
+    kind: Literal["ngram"] = "ngram"
+    order: int = 5
+
+    def __post_init__(self) -> None:
+        if self.order < 1:
+            raise ValueError("order must be at least 1")
+
+
+@dataclass(frozen=True)
+class TrainedNoise:
+    """[noise] kind = "trained": an n-gram or LSTM model that was trained before, on the same vocabulary."""
+
+    kind: Literal["trained"] = "trained"
+    model: str = ""  # its run directory, or an ARPA file
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            raise ValueError('model is missing: give the run of an n-gram or LSTM model, as in model = "runs/lstm-200"')
+
+
+@dataclass(frozen=True)
 class AugSALearner(AugSAConfig):
     """[learner] kind = "augsa"."""
 
@@ -98,6 +141,13 @@ class NCELearner(NCEConfig):
     """[learner] kind = "nce"."""
 
     kind: Literal["nce"] = "nce"
+
+
+@dataclass(frozen=True)
+class DNCELearner(DNCEConfig):
+    """[learner] kind = "dnce": the noise is the LSTM of [proposal]."""
+
+    kind: Literal["dnce"] = "dnce"
 
 
 @dataclass(frozen=True)
@@ -126,6 +176,7 @@ class RunConfig:
     stop_window: int = 0  # stop when the mean dev criterion of so many epochs is not above that of as many before; 0: never
     stop_gain: float = 0.0  # by how much it has to be above
     keep_best: bool = False  # save the model of the epoch with the best dev criterion instead of the last one
+    init: str = ""  # start from the model of this run instead of random parameters
     threads: int = 0  # 0: torch's choice
     device: str = "cpu"
 
@@ -153,8 +204,10 @@ class FieldRecipe:
 
     data: DataConfig
     model: CNNModel = field(default_factory=CNNModel)
-    proposal: LSTMProposalSection = field(default_factory=LSTMProposalSection)
-    learner: AugSALearner | NCELearner = field(default_factory=AugSALearner)
+    reference: ReferenceSection = field(default_factory=ReferenceSection)
+    proposal: LSTMProposalSection = field(default_factory=LSTMProposalSection)  # of AugSA; the noise of DNCE
+    noise: UnigramNoise | NGramNoise | TrainedNoise = field(default_factory=UnigramNoise)  # of NCE
+    learner: AugSALearner | NCELearner | DNCELearner = field(default_factory=AugSALearner)
     run: RunConfig = field(default_factory=RunConfig)
 
 

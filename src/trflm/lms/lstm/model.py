@@ -150,6 +150,13 @@ class LSTM(nn.Module):
         is_word_BL = symbol_BL != self.end
         return Batch(symbol_BL[is_word_BL], is_word_BL.sum(1))
 
+    @torch.no_grad()
+    def log_not_empty(self) -> float:
+        """log of the probability that a sentence has a word."""
+        h_11H, _ = self.read(torch.full((1, 1), self.end, device=self.output_bias.device), self.zero_state(1))
+        log_end = self.logits(h_11H[0, 0]).double().log_softmax(0)[self.end]
+        return float(torch.log1p(-log_end.exp()))
+
     def edge_log_probs(self, h_PH: Tensor, from_E: Tensor, symbol_E: Tensor) -> tuple[Tensor, Tensor]:
         """([E] log p of a symbol after prefix `from_E`, which never falls; [P] log p of the end after every prefix).
 

@@ -73,6 +73,11 @@ class NGram:
         is_word_BL = symbol_BL != self.tables.end
         return Batch(torch.from_numpy(symbol_BL[is_word_BL]), torch.from_numpy(is_word_BL.sum(1)))
 
+    def log_not_empty(self) -> float:
+        """log of the probability that a sentence has a word."""
+        _, log_end_n1 = self.tables.extend(self.tables.start_context(1), np.full(1, self.tables.end))
+        return float(np.log1p(-np.exp(log_end_n1[-1, 0])))
+
     def propose(self, batch: Batch, start_B: Tensor, length_B: Tensor, generator: Generator) -> tuple[Batch, Tensor]:
         """Spans of `length_B` words, each drawn from g given the first `start_B` words of its sentence, and [B] their log g."""
         if bool((start_B > batch.lengths_B).any()):
