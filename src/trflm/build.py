@@ -5,7 +5,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trflm.config import AugSALearner, CNNModel, FieldRecipe, LSTMProposalSection, LSTMRecipe, Recipe
+from trflm.config import (
+    AugSALearner,
+    BLSTMModel,
+    CNNModel,
+    FieldRecipe,
+    LSTMProposalSection,
+    LSTMRecipe,
+    PotentialModel,
+    Recipe,
+)
 from trflm.learning.augsa import AugSA
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.lstm import LSTMLearner
@@ -14,6 +23,7 @@ from trflm.lms.lstm import LSTM
 from trflm.lms.lstm_proposal import LSTMProposal
 from trflm.lms.softmax import equal_classes
 from trflm.lms.unigram import Unigram
+from trflm.potentials.blstm import BLSTM
 from trflm.potentials.cnn import CNN
 from trflm.seeds import generator
 from trflm.text import Batch, Corpus, Vocab, empirical_pi, read_corpus, training_pi0
@@ -42,9 +52,17 @@ class Data:
         return cls(vocab, train, read_corpus(data.valid, vocab) if data.valid else None)
 
 
-def build_trf(model: CNNModel, vocab: Vocab, pi: Tensor, rng: torch.Generator | None = None) -> TRF:
+def build_trf(model: PotentialModel, vocab: Vocab, pi: Tensor, rng: torch.Generator | None = None) -> TRF:
     """A random field with fresh parameters."""
-    return TRF(vocab, CNN(model, len(vocab), rng), pi)
+    return TRF(vocab, build_potential(model, len(vocab), rng), pi)
+
+
+def build_potential(model: PotentialModel, n_words: int, rng: torch.Generator | None = None) -> CNN | BLSTM:
+    match model:
+        case CNNModel():
+            return CNN(model, n_words, rng)
+        case BLSTMModel():
+            return BLSTM(model, n_words, rng)
 
 
 def proposal_classes(section: LSTMProposalSection, data: Data) -> Tensor | None:
@@ -92,6 +110,6 @@ def build_field_learner(recipe: FieldRecipe, data: Data, fresh: bool) -> AugSA |
 def start_embedding(trf: TRF, text: Batch, size: int, seed: int) -> None:
     """Words of the text start from word2vec; words of a larger vocabulary keep their random start."""
     words_U, vector_UE = word2vec(text, len(trf.vocab), size, seed)
-    assert isinstance(trf.potential, CNN)
+    assert isinstance(trf.potential, CNN | BLSTM)
     with torch.no_grad():
         trf.potential.embedding[words_U] = vector_UE

@@ -21,6 +21,7 @@ from trflm.learning.nce import NCEConfig
 from trflm.lms.lstm import LSTMConfig
 from trflm.lms.lstm_proposal import LSTMProposalConfig
 from trflm.lms.ngram import KneserNeyConfig
+from trflm.potentials.blstm import BLSTMConfig
 from trflm.potentials.cnn import CNNConfig
 
 
@@ -53,6 +54,14 @@ class CNNModel(CNNConfig):
 
 
 @dataclass(frozen=True)
+class BLSTMModel(BLSTMConfig):
+    """[model] kind = "blstm": a random field with a bidirectional LSTM potential."""
+
+    kind: Literal["blstm"] = "blstm"
+    word2vec: bool = False
+
+
+@dataclass(frozen=True)
 class LSTMModel(LSTMConfig):
     """[model] kind = "lstm": a left-to-right LSTM."""
 
@@ -66,7 +75,8 @@ class NGramModel(KneserNeyConfig):
     kind: Literal["ngram"] = "ngram"
 
 
-Model = CNNModel | LSTMModel | NGramModel
+PotentialModel = CNNModel | BLSTMModel  # random fields
+Model = PotentialModel | LSTMModel | NGramModel
 
 
 @dataclass(frozen=True)
@@ -152,7 +162,7 @@ class FieldRecipe:
     """One training run of a random field, complete."""
 
     data: DataConfig
-    model: CNNModel = field(default_factory=CNNModel)
+    model: PotentialModel = field(default_factory=CNNModel)
     proposal: LSTMProposalSection = field(default_factory=LSTMProposalSection)
     learner: AugSALearner | NCELearner = field(default_factory=AugSALearner)
     run: RunConfig = field(default_factory=RunConfig)
@@ -182,7 +192,7 @@ class NGramRecipe:
 
 
 Recipe = FieldRecipe | LSTMRecipe | NGramRecipe
-RECIPE_OF = {CNNModel: FieldRecipe, LSTMModel: LSTMRecipe, NGramModel: NGramRecipe}
+RECIPE_OF = {**dict.fromkeys(get_args(PotentialModel), FieldRecipe), LSTMModel: LSTMRecipe, NGramModel: NGramRecipe}
 
 
 def read_recipe(path: Path | str, overrides: Iterable[str] = ()) -> Recipe:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from trflm.build import Learner, build_trf
 from trflm.checkpoint import load_state, save_state
-from trflm.config import CNNModel, LSTMModel, LSTMProposalSection, Model, parse
+from trflm.config import LSTMModel, LSTMProposalSection, Model, NGramModel, PotentialModel, parse
 from trflm.errors import InputError
 from trflm.language_model import Explanation, LanguageModel
 from trflm.learning.augsa import AugSA
@@ -119,20 +119,20 @@ def load_model(path: Path | str) -> LanguageModel:
         recipe = config["recipe"]
         model = parse(Model, recipe["model"], str(path / "config.json"), "model")
     match model:
-        case CNNModel():
+        case LSTMModel():
+            return load_lstm(last, model, vocab)
+        case NGramModel():
+            return load_ngram(last, vocab)
+        case _:
             names = load_content(last, vocab)[1].get("snapshots", [])
             files = [path / "snapshots" / name for name in names] or [last]
             loaded = [load_field(file, model, recipe, vocab) for file in files]
             learner = recipe.get("learner", {})
             sampler = TransMSConfig(**{k: learner[k] for k in ("jump_range", "block", "trials") if k in learner})
             return FieldModel([field for field, _ in loaded], loaded[-1][1], sampler)
-        case LSTMModel():
-            return load_lstm(last, model, vocab)
-        case _:
-            return load_ngram(last, vocab)
 
 
-def load_field(file: Path, model: CNNModel, recipe: dict[str, Any], vocab: Vocab) -> tuple[TRF, Proposal]:
+def load_field(file: Path, model: PotentialModel, recipe: dict[str, Any], vocab: Vocab) -> tuple[TRF, Proposal]:
     """One field and its proposal."""
     state, note = load_content(file, vocab)
     with belonging(file):
