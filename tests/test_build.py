@@ -4,9 +4,10 @@ import pytest
 import torch
 from commands import TINY_TEXT
 
-from trflm.build import Data, build_learner, proposal_classes
+from trflm.build import Data
 from trflm.config import FieldRecipe, LSTMProposalSection, read_recipe
 from trflm.errors import InputError
+from trflm.learners import build_learner, proposal_classes
 from trflm.learning.augsa import AugSA
 from trflm.models import FieldModel, load_model, save_model
 from trflm.run_directory import RunDirectory

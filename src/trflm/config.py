@@ -19,9 +19,11 @@ from trflm.learning.augsa import AugSAConfig
 from trflm.learning.dnce import DNCEConfig
 from trflm.learning.lstm import AdamConfig, SGDConfig
 from trflm.learning.nce import NCEConfig
+from trflm.learning.word_nce import WordNCEConfig
 from trflm.lms.lstm import LSTMConfig
 from trflm.lms.lstm_proposal import LSTMProposalConfig
 from trflm.lms.ngram import KneserNeyConfig
+from trflm.potentials.blstm import BLSTMConfig
 from trflm.potentials.cnn import CNNConfig
 
 
@@ -54,6 +56,14 @@ class CNNModel(CNNConfig):
 
 
 @dataclass(frozen=True)
+class BLSTMModel(BLSTMConfig):
+    """[model] kind = "blstm": a random field with a bidirectional LSTM potential."""
+
+    kind: Literal["blstm"] = "blstm"
+    word2vec: bool = False
+
+
+@dataclass(frozen=True)
 class LSTMModel(LSTMConfig):
     """[model] kind = "lstm": a left-to-right LSTM."""
 
@@ -67,7 +77,8 @@ class NGramModel(KneserNeyConfig):
     kind: Literal["ngram"] = "ngram"
 
 
-Model = CNNModel | LSTMModel | NGramModel
+PotentialModel = CNNModel | BLSTMModel  # random fields
+Model = PotentialModel | LSTMModel | NGramModel
 
 
 @dataclass(frozen=True)
@@ -151,6 +162,13 @@ class DNCELearner(DNCEConfig):
 
 
 @dataclass(frozen=True)
+class WordNCELearner(WordNCEConfig):
+    """[learner] kind = "word-nce": a start for a BLSTM potential."""
+
+    kind: Literal["word-nce"] = "word-nce"
+
+
+@dataclass(frozen=True)
 class SGDLearner(SGDConfig):
     """[learner] kind = "sgd", for an LSTM."""
 
@@ -203,11 +221,11 @@ class FieldRecipe:
     """One training run of a random field, complete."""
 
     data: DataConfig
-    model: CNNModel = field(default_factory=CNNModel)
+    model: PotentialModel = field(default_factory=CNNModel)
     reference: ReferenceSection = field(default_factory=ReferenceSection)
     proposal: LSTMProposalSection = field(default_factory=LSTMProposalSection)  # of AugSA; the noise of DNCE
     noise: UnigramNoise | NGramNoise | TrainedNoise = field(default_factory=UnigramNoise)  # of NCE
-    learner: AugSALearner | NCELearner | DNCELearner = field(default_factory=AugSALearner)
+    learner: AugSALearner | NCELearner | DNCELearner | WordNCELearner = field(default_factory=AugSALearner)
     run: RunConfig = field(default_factory=RunConfig)
 
 
@@ -235,7 +253,7 @@ class NGramRecipe:
 
 
 Recipe = FieldRecipe | LSTMRecipe | NGramRecipe
-RECIPE_OF = {CNNModel: FieldRecipe, LSTMModel: LSTMRecipe, NGramModel: NGramRecipe}
+RECIPE_OF = {**dict.fromkeys(get_args(PotentialModel), FieldRecipe), LSTMModel: LSTMRecipe, NGramModel: NGramRecipe}
 
 
 def read_recipe(path: Path | str, overrides: Iterable[str] = ()) -> Recipe:

@@ -19,13 +19,11 @@ from torch import Tensor, nn
 
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.loop import Metrics, clip_gradient, known_lengths
-from trflm.learning.replacements import Choice, Replacements
+from trflm.learning.replacements import DevChoice, Replacements
 from trflm.lms.noise import Noise
 from trflm.seeds import generator
 from trflm.text import Batch, pack
 from trflm.trf import TRF
-
-CHOICE_SENTENCES, CHOICE_WORDS = 1000, 10  # of dev text, for the criterion
 
 
 @dataclass(frozen=True)
@@ -53,9 +51,7 @@ class NCEConfig:
 class NCE:
     """Trains a TRF in place against a fixed noise distribution."""
 
-    def __init__(
-        self, trf: TRF, noise: Noise, replacements: Replacements, batches: ShuffledBatches, config: NCEConfig
-    ) -> None:
+    def __init__(self, trf: TRF, noise: Noise, replacements: Replacements, batches: ShuffledBatches, config: NCEConfig) -> None:
         self.trf, self.noise, self.replacements, self.batches, self.config = trf, noise, replacements, batches, config
         self.log_Z = nn.Parameter(trf.log_Z1() + trf.zeta)  # [m+1]
         self.theta = list(trf.potential.parameters())
@@ -65,7 +61,7 @@ class NCE:
                 {"params": [self.log_Z], "lr": config.lr_log_Z, "weight_decay": 0.0},
             ]
         )
-        self._choice: Choice | None = None
+        self.dev_choice = DevChoice(replacements)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -135,16 +131,8 @@ class NCE:
         both = pack([known, noise])
         with torch.no_grad():
             loss, accuracy = self.loss(both, self.trf.phi(both), len(known))
-        choice = self._dev_choice(known)
+        choice = self.dev_choice.of(known, self.trf)
         return {"dev_loss": float(loss), "dev_accuracy": accuracy, "dev_choice": choice, "criterion": choice}
-
-    def _dev_choice(self, dev: Batch) -> float:
-        if self._choice is None:
-            rng = generator(0, "choice")
-            self._choice = Choice.of(dev, self.replacements, CHOICE_SENTENCES, CHOICE_WORDS, rng)
-        choice = self._choice
-        phi_B = self.trf.phi(pack([choice.sentences, choice.pairs.replaced]))
-        return choice.mean_log_prob(phi_B[: len(choice.sentences)], phi_B[len(choice.sentences) :])
 
     def write_zeta(self) -> None:
         """zeta_l = log Z_l (learned) - log Z_1 (exact), so that the TRF scores with the learned log Z_l; lengths without a

@@ -20,7 +20,11 @@ from torch import Tensor
 
 from trflm.lms.ngram import KneserNeyConfig, NGram, kneser_ney
 from trflm.lms.unigram import Unigram
-from trflm.text import Batch, Vocab
+from trflm.seeds import generator
+from trflm.text import Batch, Vocab, pack
+from trflm.trf import TRF
+
+DEV_SENTENCES, DEV_WORDS = 1000, 10
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,24 @@ class Choice:
         source_R = torch.arange(len(some), device=text.device).repeat_interleave(words)
         return cls(some, replacements.at(some, source_R, place_B[source_R], rng), words)
 
+    def log_prob(self, trf: TRF) -> float:
+        phi_B = trf.phi(pack([self.sentences, self.pairs.replaced]))
+        return self.mean_log_prob(phi_B[: len(self.sentences)], phi_B[len(self.sentences) :])
+
     def mean_log_prob(self, phi_B: Tensor, phi_R: Tensor) -> float:
         """Mean over the sentences of the log-probability of the text's own word; -log(words + 1) for a guess."""
         against_BK = -self.pairs.ratio(phi_B, phi_R).view(-1, self.words)
         return -float(F.pad(against_BK, (1, 0)).logsumexp(1).mean())
+
+
+class DevChoice:
+    """The choice on dev text, the same at every evaluation: a criterion that can be compared between learners."""
+
+    def __init__(self, replacements: Replacements) -> None:
+        self.replacements = replacements
+        self._choice: Choice | None = None
+
+    def of(self, dev: Batch, trf: TRF) -> float:
+        if self._choice is None:
+            self._choice = Choice.of(dev, self.replacements, DEV_SENTENCES, DEV_WORDS, generator(0, "choice"))
+        return self._choice.log_prob(trf)

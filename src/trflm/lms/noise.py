@@ -24,7 +24,7 @@ class Noise(Protocol):
         """n independent sentences."""
         ...
 
-    def log_prob(self, batch: Batch) -> Tensor:
+    def log_prob(self, batch: Batch, /) -> Tensor:
         """[B] log q(l, x), without gradient."""
         ...
 

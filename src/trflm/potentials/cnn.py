@@ -21,12 +21,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trflm.potentials.dropout import check_share, dropout
 from trflm.text import Batch
 
 
 @dataclass(frozen=True)
 class CNNConfig:
-    """The dimensions of the potential; the defaults are the paper's (its table 3)."""
+    """The dimensions of the potential; the defaults are the paper's (its table 3), which has no dropout.
+
+    Dropout is on the pooled output of the bank, the widest layer (K*w channels), before the stack.
+    """
 
     embedding: int = 256  # d_e
     projection: int = 128  # d_p
@@ -37,6 +41,7 @@ class CNNConfig:
     stack_width: int = 3
     stack_filters: int = 128  # d_s
     init: float = 0.1  # parameters start uniform in +-init
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("embedding", "projection", "bank_width", "bank_filters", "pool_width"):
@@ -46,6 +51,7 @@ class CNNConfig:
             raise ValueError("stack_layers, stack_width and stack_filters must be at least 1")
         if not self.init > 0:
             raise ValueError(f"init = {self.init}: must be positive")
+        check_share(self.dropout)
 
 
 def half_offsets(width: int) -> range:
@@ -76,9 +82,9 @@ class CNN(nn.Module):
             nn.init.uniform_(parameter, -config.init, config.init, generator=rng)
         self.word_table = WordTable()
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: Batch, rng: torch.Generator | None = None) -> Tensor:
         """phi_B."""
-        return batch.sum_words(self.contributions(batch))
+        return batch.sum_words(self.contributions(batch, rng))
 
     def score(self, batch: Batch) -> Tensor:
         """phi_B without gradient, each distinct window computed once."""
@@ -89,10 +95,10 @@ class CNN(nn.Module):
     def forget(self) -> None:
         self.word_table = WordTable()
 
-    def contributions(self, batch: Batch) -> Tensor:
+    def contributions(self, batch: Batch, rng: torch.Generator | None = None) -> Tensor:
         """[N] what each position adds to phi; c is shared equally by the words of the sentence."""
         edges = Edges(batch)
-        h_NC = MaxPool.apply(self._bank(batch), self.config.pool_width, edges)
+        h_NC = dropout(MaxPool.apply(self._bank(batch), self.config.pool_width, edges), self.config.dropout, rng)
         total_NS: Tensor | None = None
         for weight, a_S in zip(self.stack, self.skip, strict=True):
             h_NC = torch.relu(self._convolve(h_NC, weight, edges))
