@@ -8,10 +8,12 @@ from torch import Tensor
 from trflm.config import (
     AugSALearner,
     BLSTMModel,
+    CNNBLSTMModel,
     CNNModel,
     FieldRecipe,
     LSTMProposalSection,
     LSTMRecipe,
+    MixedModel,
     PotentialModel,
     Recipe,
 )
@@ -25,6 +27,9 @@ from trflm.lms.softmax import equal_classes
 from trflm.lms.unigram import Unigram
 from trflm.potentials.blstm import BLSTM
 from trflm.potentials.cnn import CNN
+from trflm.potentials.cnn_blstm import cnn_blstm
+from trflm.potentials.mixed import Mixed
+from trflm.potentials.protocol import Potential
 from trflm.seeds import generator
 from trflm.text import Batch, Corpus, Vocab, empirical_pi, read_corpus, training_pi0
 from trflm.text.cache import cached
@@ -57,12 +62,16 @@ def build_trf(model: PotentialModel, vocab: Vocab, pi: Tensor, rng: torch.Genera
     return TRF(vocab, build_potential(model, len(vocab), rng), pi)
 
 
-def build_potential(model: PotentialModel, n_words: int, rng: torch.Generator | None = None) -> CNN | BLSTM:
+def build_potential(model: PotentialModel, n_words: int, rng: torch.Generator | None = None) -> CNN | BLSTM | Mixed:
     match model:
         case CNNModel():
             return CNN(model, n_words, rng)
         case BLSTMModel():
             return BLSTM(model, n_words, rng)
+        case CNNBLSTMModel():
+            return cnn_blstm(model, n_words, rng)
+        case MixedModel():
+            return Mixed([build_potential(part, n_words, rng) for part in model.parts])
 
 
 def proposal_classes(section: LSTMProposalSection, data: Data) -> Tensor | None:
@@ -96,8 +105,8 @@ def build_field_learner(recipe: FieldRecipe, data: Data, fresh: bool) -> AugSA |
     text, seed, device = data.train.sentences, recipe.run.seed, recipe.run.device
     pi = empirical_pi(text.lengths_B)
     trf = build_trf(recipe.model, data.vocab, pi, generator(seed, "init"))
-    if fresh and recipe.model.word2vec:
-        start_embedding(trf, text, recipe.model.embedding, seed)
+    if fresh:
+        start_embeddings(trf.potential, recipe.model, text, seed)
     trf = trf.to(device)
     batches = ShuffledBatches(text, recipe.learner.batch, seed)
     if isinstance(recipe.learner, AugSALearner):
@@ -107,9 +116,14 @@ def build_field_learner(recipe: FieldRecipe, data: Data, fresh: bool) -> AugSA |
     return NCE(trf, Unigram.estimate(data.vocab, text, pi), batches, recipe.learner)
 
 
-def start_embedding(trf: TRF, text: Batch, size: int, seed: int) -> None:
-    """Words of the text start from word2vec; words of a larger vocabulary keep their random start."""
-    words_U, vector_UE = word2vec(text, len(trf.vocab), size, seed)
-    assert isinstance(trf.potential, CNN | BLSTM)
-    with torch.no_grad():
-        trf.potential.embedding[words_U] = vector_UE
+def start_embeddings(potential: Potential, model: PotentialModel, text: Batch, seed: int) -> None:
+    """Where the recipe asks for it, words of the text start from word2vec; other words keep their random start."""
+    if isinstance(model, MixedModel):
+        assert isinstance(potential, Mixed)
+        for part, part_model in zip(potential.parts, model.parts, strict=True):
+            start_embeddings(part, part_model, text, seed)
+    elif model.word2vec:
+        assert isinstance(potential, CNN | BLSTM)
+        words_U, vector_UE = word2vec(text, len(potential.embedding), model.embedding, seed)
+        with torch.no_grad():
+            potential.embedding[words_U] = vector_UE
