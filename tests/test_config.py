@@ -62,9 +62,14 @@ def test_a_saved_recipe_reads_back_the_same(recipe, text):
         (GOOD.replace("nce", "nec"), r"learner\.kind = 'nec': expected one of augsa, nce; did you mean 'nce'\?"),
         (
             GOOD.replace('"cnn"', '"lstn"'),
-            r"model\.kind = 'lstn': expected one of cnn, blstm, lstm, ngram; did you mean 'lstm'\?",
+            r"model\.kind = 'lstn': expected one of cnn, blstm, cnn-blstm, mixed, lstm, ngram; did you mean 'lstm'\?",
         ),
         ('model = "cnn"\n' + NGRAM.partition("[model]")[0], r"model = 'cnn': expected a section \[model\]"),
+        (
+            GOOD.replace('"cnn"\nembedding = 8', '"mixed"'),
+            r"r\.toml: \[model\] parts is missing: give a section \[\[model\.parts",
+        ),
+        (GOOD.replace("embedding", "dropout"), r"r\.toml: \[model\] dropout = 8\.0: must be a probability below 1"),
         (LSTM + '[learner]\nkind = "nce"\n', r"learner\.kind = 'nce': expected one of sgd, adam"),
         (LSTM + "[proposal]\n", r"\[proposal\]: unknown section"),
         (LSTM + "dropout = 1\n", r"r\.toml: \[model\] dropout is a probability below 1"),

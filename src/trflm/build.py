@@ -5,10 +5,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trflm.config import BLSTMModel, CNNModel, PotentialModel, Recipe
+from trflm.config import BLSTMModel, CNNBLSTMModel, CNNModel, MixedModel, PotentialModel, Recipe
 from trflm.lms.ngram import NGram
 from trflm.potentials.blstm import BLSTM
 from trflm.potentials.cnn import CNN
+from trflm.potentials.cnn_blstm import cnn_blstm
+from trflm.potentials.mixed import Mixed
 from trflm.potentials.reference import Tilted
 from trflm.text import Corpus, Vocab, read_corpus
 from trflm.trf import TRF
@@ -41,9 +43,13 @@ def build_trf(
     return TRF(vocab, Tilted(potential, reference) if reference else potential, pi)
 
 
-def build_potential(model: PotentialModel, n_words: int, rng: torch.Generator | None = None) -> CNN | BLSTM:
+def build_potential(model: PotentialModel, n_words: int, rng: torch.Generator | None = None) -> CNN | BLSTM | Mixed:
     match model:
         case CNNModel():
             return CNN(model, n_words, rng)
         case BLSTMModel():
             return BLSTM(model, n_words, rng)
+        case CNNBLSTMModel():
+            return cnn_blstm(model, n_words, rng)
+        case MixedModel():
+            return Mixed([build_potential(part, n_words, rng) for part in model.parts])

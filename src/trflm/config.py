@@ -25,6 +25,7 @@ from trflm.lms.lstm_proposal import LSTMProposalConfig
 from trflm.lms.ngram import KneserNeyConfig
 from trflm.potentials.blstm import BLSTMConfig
 from trflm.potentials.cnn import CNNConfig
+from trflm.potentials.cnn_blstm import CNNBLSTMConfig
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,29 @@ class BLSTMModel(BLSTMConfig):
 
 
 @dataclass(frozen=True)
+class CNNBLSTMModel(CNNBLSTMConfig):
+    """[model] kind = "cnn-blstm": a random field whose bidirectional LSTM reads the features of a CNN."""
+
+    kind: Literal["cnn-blstm"] = "cnn-blstm"
+    word2vec: bool = False
+
+
+OneModel = CNNModel | BLSTMModel | CNNBLSTMModel
+
+
+@dataclass(frozen=True)
+class MixedModel:
+    """[model] kind = "mixed": a random field with the sum of several potentials, a section [[model.parts]] for each."""
+
+    parts: tuple[OneModel, ...] = ()
+    kind: Literal["mixed"] = "mixed"
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise ValueError('parts is missing: give a section [[model.parts]] with its kind = "..." for each potential')
+
+
+@dataclass(frozen=True)
 class LSTMModel(LSTMConfig):
     """[model] kind = "lstm": a left-to-right LSTM."""
 
@@ -77,7 +101,7 @@ class NGramModel(KneserNeyConfig):
     kind: Literal["ngram"] = "ngram"
 
 
-PotentialModel = CNNModel | BLSTMModel  # random fields
+PotentialModel = OneModel | MixedModel  # random fields
 Model = PotentialModel | LSTMModel | NGramModel
 
 

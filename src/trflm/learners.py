@@ -12,7 +12,9 @@ from trflm.config import (
     FieldRecipe,
     LSTMProposalSection,
     LSTMRecipe,
+    MixedModel,
     NGramNoise,
+    PotentialModel,
     TrainedNoise,
     UnigramNoise,
     WordNCELearner,
@@ -32,8 +34,10 @@ from trflm.lms.noise import ModelNoise, Noise
 from trflm.lms.softmax import equal_classes
 from trflm.lms.unigram import Unigram
 from trflm.models import belonging, load_content, load_model
-from trflm.potentials.blstm import BLSTM
+from trflm.potentials.blstm import BLSTM, Embedding
 from trflm.potentials.cnn import CNN
+from trflm.potentials.mixed import Mixed
+from trflm.potentials.protocol import Potential
 from trflm.potentials.reference import Tilted, log_lengths
 from trflm.seeds import generator
 from trflm.text import Batch, empirical_pi, training_pi0
@@ -63,8 +67,8 @@ def build_field_learner(recipe: FieldRecipe, data: Data, fresh: bool) -> FieldLe
     pi = empirical_pi(text.lengths_B)
     reference = estimate_ngram(data, recipe.reference.order) if recipe.reference.order else None
     trf = build_trf(recipe.model, data.vocab, pi, reference, generator(seed, "init"))
-    if fresh and recipe.model.word2vec:
-        start_embedding(trf, text, recipe.model.embedding, seed)
+    if fresh:
+        start_embeddings(trf.potential, recipe.model, text, seed)
     if fresh and recipe.run.init:
         take(trf, Path(recipe.run.init), data, "trf")
     elif fresh and reference:
@@ -84,7 +88,7 @@ def build_field_learner(recipe: FieldRecipe, data: Data, fresh: bool) -> FieldLe
         return DNCE(trf, proposal, Replacements.estimate(data.vocab, text, unigram), batches, config)
     replacements = Replacements.estimate(data.vocab, text, unigram)
     if isinstance(config, WordNCELearner):
-        if not isinstance(trf.potential, BLSTM):
+        if not (isinstance(trf.potential, BLSTM) and isinstance(trf.potential.inputs, Embedding)):
             raise InputError('learner.kind = "word-nce" starts a potential of kind "blstm" without a reference, no other')
         return WordNCE(trf, trf.potential, replacements, batches, config)
     return NCE(trf, build_noise(recipe.noise, data, unigram, reference), replacements, batches, config)
@@ -152,10 +156,16 @@ def proposal_classes(section: LSTMProposalSection, data: Data) -> Tensor | None:
     return torch.unique(class_V, return_inverse=True)[1]
 
 
-def start_embedding(trf: TRF, text: Batch, size: int, seed: int) -> None:
-    """Words of the text start from word2vec; words of a larger vocabulary keep their random start."""
-    words_U, vector_UE = word2vec(text, len(trf.vocab), size, seed)
-    potential = trf.potential.potential if isinstance(trf.potential, Tilted) else trf.potential
-    assert isinstance(potential, CNN | BLSTM)
-    with torch.no_grad():
-        potential.embedding[words_U] = vector_UE
+def start_embeddings(potential: Potential, model: PotentialModel, text: Batch, seed: int) -> None:
+    """Where the recipe asks for it, words of the text start from word2vec; other words keep their random start."""
+    if isinstance(potential, Tilted):
+        start_embeddings(potential.potential, model, text, seed)
+    elif isinstance(model, MixedModel):
+        assert isinstance(potential, Mixed)
+        for part, part_model in zip(potential.parts, model.parts, strict=True):
+            start_embeddings(part, part_model, text, seed)
+    elif model.word2vec:
+        assert isinstance(potential, CNN | BLSTM)
+        words_U, vector_UE = word2vec(text, len(potential.embedding), model.embedding, seed)
+        with torch.no_grad():
+            potential.embedding[words_U] = vector_UE

@@ -64,6 +64,10 @@ class InputLayer(Protocol):
         """The same for scoring: no two rows of equal origin, no gradient."""
         ...
 
+    def forget(self) -> None:
+        """Drop what `distinct_rows` has kept for the next call."""
+        ...
+
 
 class Embedding(nn.Module):
     """e(x_t) itself."""
@@ -79,6 +83,9 @@ class Embedding(nn.Module):
 
     def distinct_rows(self, marked: Batch) -> tuple[Tensor, Tensor]:
         return self.rows(marked, None)
+
+    def forget(self) -> None:
+        """Nothing is kept."""
 
 
 class BLSTM(nn.Module):
@@ -131,10 +138,7 @@ class BLSTM(nn.Module):
         return [(stack(rows_DI, r, rng), marked.ids_N[r.target_R]) for stack, r in zip(stacks, readings, strict=True)]
 
     def forget(self) -> None:
-        """Nothing is kept between calls, unless the input layer does."""
-        forget = getattr(self.inputs, "forget", None)
-        if forget:
-            forget()
+        self.inputs.forget()
 
     def _terms(self, batch: Batch, marked: Batch, rows_DI: Tensor, readings: "list[Reading]", rng: Generator | None) -> Tensor:
         words_U, which_M = torch.unique(marked.ids_N, return_inverse=True)
