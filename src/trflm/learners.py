@@ -74,7 +74,7 @@ def build_field_learner(recipe: FieldRecipe, data: Data, fresh: bool) -> FieldLe
     elif fresh and reference:
         start_zeta(trf, reference, generator(seed, "init", 3))
     trf = trf.to(device)
-    batches = ShuffledBatches(text, config.batch, seed)
+    batches = ShuffledBatches(text, config.batch, seed, alike=isinstance(config, WordNCELearner))
     unigram = Unigram.estimate(data.vocab, text, pi)
 
     if isinstance(config, AugSALearner | DNCELearner):
