@@ -49,8 +49,7 @@ def direction_scores(learner: WordNCE, direction: int, batch: Batch) -> torch.Te
     with torch.no_grad():
         h_RE, symbol_R = learner.potential.predictions(batch)[direction]
         bias = torch.cat([learner.potential.bias, learner.marker_bias])
-        s_R = 2 * (h_RE * learner.potential.embedding[symbol_R]).sum(1) + bias[symbol_R]
-    return s_R
+        return 2 * (h_RE * learner.potential.embedding[symbol_R]).sum(1) + bias[symbol_R]
 
 
 def test_each_direction_is_a_model_of_the_text_that_sums_to_one(learner: WordNCE):

@@ -73,7 +73,7 @@ def test_is_a_language_model(model: NGram) -> None:
     torch.testing.assert_close(
         explanation.batch.sum_words(explanation.word_N) + explanation.rest_B, lm.log_prob(["w1 w2", "w3"])
     )
-    assert lm.log_prob(["w1 w2"]).dtype == torch.float32
+    assert lm.log_prob(["w1 w2"]).dtype == torch.float64
 
 
 def test_a_score_does_not_depend_on_its_neighbours(model: NGram, text: Batch) -> None:

@@ -120,5 +120,5 @@ class DevChoice:
 
     def of(self, dev: Batch, trf: TRF) -> float:
         if self._choice is None:
-            self._choice = Choice.of(dev, self.replacements, DEV_SENTENCES, DEV_WORDS, generator(0, "choice"))
+            self._choice = Choice.of(dev, self.replacements, DEV_SENTENCES, DEV_WORDS, generator(0, "dev", 1))
         return self._choice.log_prob(trf)
