@@ -15,12 +15,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trflm.potentials.cnn import CNN, half_offsets
+from trflm.potentials.cnn import CNN, CNNLayers, half_offsets
 from trflm.text import Batch
 
 
 def contributions(cnn: CNN, batch: Batch) -> Tensor:
     """[N] what each position adds to phi, without gradient; equal to `CNN.contributions`."""
+    with torch.no_grad():
+        h_DS, row_N = features(cnn, batch)
+        return (h_DS @ cnn.readout)[row_N] + (cnn.constant / batch.lengths_B)[batch.sentence_N]
+
+
+def features(cnn: CNNLayers, batch: Batch) -> tuple[Tensor, Tensor]:
+    """([D, d_s], [N]) the features of each distinct window, and the window of each position; equal to `CNNLayers.features`."""
     with torch.no_grad():
         windows = Windows(batch, cnn)
         config = cnn.config
@@ -39,11 +46,10 @@ def contributions(cnn: CNN, batch: Batch) -> Tensor:
         top, _ = outputs[-1]
         total_DS = sum(a_S * h_DS[layer.row_N[top.rep_D]] for a_S, (layer, h_DS) in zip(cnn.skip, outputs, strict=True))
         assert isinstance(total_DS, Tensor)
-        value_D = total_DS.relu_() @ cnn.readout
-        return value_D[top.row_N] + (cnn.constant / batch.lengths_B)[batch.sentence_N]
+        return total_DS.relu_(), top.row_N
 
 
-def sum_table(cnn: CNN, windows: "Windows", rep_D: Tensor) -> Tensor:
+def sum_table(cnn: CNNLayers, windows: "Windows", rep_D: Tensor) -> Tensor:
     """[D+1, K*w] the bank before its ReLU for the windows around these positions, and a last row of zeros."""
     w, K, P = cnn.config.bank_filters, cnn.config.bank_width, len(cnn.offsets)
     slot_U = cnn.word_table.slots(cnn, windows.words_U)
@@ -64,7 +70,7 @@ def with_zero_row(rows_DC: Tensor) -> Tensor:
 class Windows:
     """The words around every position of a batch, and random numbers to tell windows apart."""
 
-    def __init__(self, batch: Batch, cnn: CNN) -> None:
+    def __init__(self, batch: Batch, cnn: CNNLayers) -> None:
         config, device = cnn.config, batch.device
         reaches = [half_offsets(config.bank_width), half_offsets(config.pool_width)]
         reaches += [half_offsets(config.stack_width)] * config.stack_layers
