@@ -4,13 +4,14 @@ Everything is a function of the seed. Files are made in one move, so an interrup
 """
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from trflm.evaluation.formats import write_kaldi
+from trflm.evaluation.nbest import NBestList
 from trflm.simulate.channel import Channel, ChannelConfig
 from trflm.simulate.lists import simulate
 from trflm.simulate.prior import Prior
@@ -31,7 +32,7 @@ class DemoConfig:
     shortest: int = 5  # words of an utterance
     longest: int = 18
     hypotheses: int = 100
-    channel: ChannelConfig = ChannelConfig(substitution=0.18)
+    channel: ChannelConfig = field(default_factory=lambda: ChannelConfig(substitution=0.18))
 
 
 def recipes() -> Path:
@@ -72,16 +73,17 @@ def prepare(data: Path, config: DemoConfig, jobs: int, say: Callable[[str], None
     for name, text, count in (("dev", texts["valid"], config.dev), ("test", texts["test"], config.test)):
         said = [w for w in text if config.shortest <= len(w) <= config.longest and all(x in lexicon.number for x in w)][:count]
 
-        def shown(lists, name=name, n=len(said)):  # noqa: ANN001, ANN202
-            for number, nbest in enumerate(lists, 1):
-                if number % 25 == 0 or number == n:
-                    say(f"{name}: {number} of {n} utterances said, corrupted and searched for")
-                yield nbest
-
-        made = simulate(said, recogniser, config.hypotheses, 2 * config.seed + (name == "test"), f"{name}", jobs)
+        made = simulate(said, recogniser, config.hypotheses, 2 * config.seed + (name == "test"), name, jobs)
         folder = data / "lists" / name
         if not folder.exists():
             with write_directory(folder) as directory:
-                write_kaldi(shown(made), directory)
+                write_kaldi(_told(made, name, len(said), say), directory)
     with write_text(stamp) as file:
         file.write(settings)
+
+
+def _told(lists: Iterator[NBestList], name: str, n: int, say: Callable[[str], None]) -> Iterator[NBestList]:
+    for number, nbest in enumerate(lists, 1):
+        if number % 25 == 0 or number == n:
+            say(f"{name}: {number} of {n} utterances said, corrupted and searched for")
+        yield nbest

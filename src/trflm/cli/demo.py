@@ -15,7 +15,9 @@ from trflm.errors import InputError
 
 def demo(
     *,
-    out: Annotated[Path, tyro.conf.arg(metavar="DIR", help="Where everything goes; what is there already is used.")] = Path("demo"),
+    out: Annotated[Path, tyro.conf.arg(metavar="DIR", help="Where everything goes; what is there already is used.")] = Path(
+        "demo"
+    ),
     rows: Annotated[str, tyro.conf.arg(metavar="A,B", help="Only these rows of the table; -A leaves one out.")] = "",
     fresh: Annotated[bool, tyro.conf.arg(help="Remove what an earlier demo left in DIR first.")] = False,
     jobs: Annotated[int, tyro.conf.arg(metavar="N", help="Processes of the simulated recogniser; 0: one a core.")] = 0,
@@ -52,9 +54,7 @@ def demo(
     if threads:
         overrides.append(f"run.threads={threads}")
     try:
-        results = reproduce(
-            plan, chosen, data, Source(recipes(), out, tuple(overrides)), seed, lambda: progress(quiet)
-        )
+        results = reproduce(plan, chosen, data, Source(recipes(), out, tuple(overrides)), seed, lambda: progress(quiet))
     except run.Interrupted as stop:
         sys.exit(stop.exit_code)
     print(markdown(results))

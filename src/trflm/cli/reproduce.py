@@ -16,7 +16,7 @@ def reproduce(
     data: Annotated[Path, tyro.conf.arg(metavar="DIR", help="The texts and lists that tables.toml names.")],
     out: Annotated[Path, tyro.conf.arg(metavar="DIR", help="Models (DIR/NAME), results and report; what is there is used.")],
     rows: Annotated[str, tyro.conf.arg(metavar="A,B", help="Only these rows; -A leaves one out.")] = "",
-    train: Annotated[bool, tyro.conf.arg(help="Train what is missing; with False only models that are there are used.")] = True,
+    train: Annotated[bool, tyro.conf.arg(help="Use only models that are there, as they are.")] = True,
     seed: Annotated[int, tyro.conf.arg(metavar="S", help="Of bootstrap intervals and shuffling.")] = 1,
     threads: Threads = 0,
     quiet: Quiet = False,

@@ -14,7 +14,11 @@ BAR, GAP, NAMES = 20, 9, 190
 def wer_bars(results: dict[str, Any]) -> str:
     """One bar a row, with its interval; what no rescoring can reach, the oracle, is a line."""
     bars = [(name, figure, "--f") for name, figure in results["references"].items() if name != "oracle"]
-    bars += [(row["label"], row["wer"], "--a" if row.get("parameters") is not None else "--d") for row in results["rows"] if "wer" in row]
+    bars += [
+        (row["label"], row["wer"], "--a" if row.get("parameters") is not None else "--d")
+        for row in results["rows"]
+        if "wer" in row
+    ]
     oracle = results["references"]["oracle"]["wer"]
     most = max(figure["interval"]["high"] for _, figure, _ in bars) * 1.04
     width, height = 900, (BAR + GAP) * len(bars) + 34
@@ -32,14 +36,18 @@ def wer_bars(results: dict[str, Any]) -> str:
         middle = y + BAR / 2
         parts.append(f"<text class='ink' x='{NAMES - 10}' y='{middle + 4:.1f}' text-anchor='end'>{html.escape(name)}</text>")
         parts.append(
-            f"<rect x='{NAMES}' y='{y}' width='{x(figure['wer']) - NAMES:.1f}' height='{BAR}' rx='3' style='fill:var({colour});opacity:.75'/>"
+            f"<rect x='{NAMES}' y='{y}' width='{x(figure['wer']) - NAMES:.1f}' height='{BAR}' rx='3' "
+            f"style='fill:var({colour});opacity:.75'/>"
             f"<line class='whisker' x1='{x(low):.1f}' x2='{x(high):.1f}' y1='{middle}' y2='{middle}'/>"
-            + "".join(f"<line class='whisker' x1='{x(v):.1f}' x2='{x(v):.1f}' y1='{middle - 4}' y2='{middle + 4}'/>" for v in (low, high))
+            + "".join(
+                f"<line class='whisker' x1='{x(v):.1f}' x2='{x(v):.1f}' y1='{middle - 4}' y2='{middle + 4}'/>"
+                for v in (low, high)
+            )
             + f"<text class='ink' x='{x(high) + 8:.1f}' y='{middle + 4:.1f}'>{100 * figure['wer']:.2f}</text>"
         )
     parts.append(
-        f"<line x1='{x(oracle):.1f}' x2='{x(oracle):.1f}' y1='0' y2='{height - 28}' style='stroke:var(--c);stroke-width:2;stroke-dasharray:5 4'/>"
-        f"<text x='{x(oracle):.1f}' y='{height - 1}' text-anchor='middle' style='fill:var(--c)'>oracle {100 * oracle:.1f}</text>"
+        f"<line x1='{x(oracle):.1f}' x2='{x(oracle):.1f}' y1='0' y2='{height - 28}' class='oracle'/>"
+        f"<text x='{x(oracle):.1f}' y='{height - 1}' text-anchor='middle' class='green'>oracle {100 * oracle:.1f}</text>"
     )
     return f"<svg viewBox='0 0 {width} {height}' role='img' aria-label='word error rates'>{''.join(parts)}</svg>"
 

@@ -11,7 +11,9 @@ TALLEST = 44  # pixels
 
 def examples(results: dict[str, Any]) -> str:
     """From the best single model that is the table's own subject (the last of the rows with fewest errors)."""
-    rows = [row for row in results["rows"] if row["status"] == "done" and row.get("changed") and row.get("parameters") is not None]
+    rows = [
+        row for row in results["rows"] if row["status"] == "done" and row.get("changed") and row.get("parameters") is not None
+    ]
     if not rows:
         return ""
     row = min(rows, key=lambda row: row["wer"]["wer"])
@@ -27,9 +29,7 @@ def examples(results: dict[str, Any]) -> str:
 
 
 def card(change: dict[str, Any], label: str) -> str:
-    gains = ", ".join(
-        f"{html.escape(term)} {gain:+.1f}" for term, gain in change["score_gains"].items() if abs(gain) >= 0.05
-    )
+    gains = ", ".join(f"{html.escape(term)} {gain:+.1f}" for term, gain in change["score_gains"].items() if abs(gain) >= 0.05)
     return (
         f"<div class='card'><h3>{change['errors_a']} &rarr; {change['errors_b']} errors "
         f"<span class='note'>{html.escape(change['utterance'])}; nats gained: {gains}</span></h3>"
@@ -59,7 +59,7 @@ def marked(reference: str, hypothesis: str) -> str:
 
 
 def why(change: dict[str, Any]) -> str:
-    """What the model gave each word, before and now: only the stretch in which the two hypotheses differ, a word either side."""
+    """What the model gave each word, before and now: the stretch in which the two hypotheses differ, a word either side."""
     if "words" not in change:
         return ""
     before, now = change["words"]
@@ -74,10 +74,13 @@ def why(change: dict[str, Any]) -> str:
     values = [value for stretch in stretches for _, value in stretch]
     low, high = min(values), max(values)
 
+    def tall(value: float) -> float:
+        return 4 + TALLEST * (value - low) / ((high - low) or 1)
+
     def drawn(stretch: list[tuple[str, float]], who: str, colour: str) -> str:
         bars = "".join(
-            f"<div class='word' title='{value:+.2f} nats'><i style='height:{4 + TALLEST * (value - low) / ((high - low) or 1):.0f}px;"
-            f"background:var({colour})'></i><span>{html.escape(word)}</span></div>"
+            f"<div class='word' title='{value:+.2f} nats'><i style='height:{tall(value):.0f}px;background:var({colour})'></i>"
+            f"<span>{html.escape(word)}</span></div>"
             for word, value in stretch
         )
         return f"<div class='why'><span class='who'>{who}</span>{bars}</div>"

@@ -19,7 +19,16 @@ def markdown(results: dict[str, Any]) -> str:
 def main_table(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """(heading, rows)."""
     in_paper = any(any(row["paper"].values()) for row in results["rows"])
-    heading = ["model", "perplexity", "WER %", "95 %", "against " + (results["baseline"] or "-"), "parameters", "training", "per list"]
+    heading = [
+        "model",
+        "perplexity",
+        "WER %",
+        "95 %",
+        "against " + (results["baseline"] or "-"),
+        "parameters",
+        "training",
+        "per list",
+    ]
     if in_paper:
         heading.append("paper: PPL, WER")
     rows = []
@@ -50,7 +59,10 @@ def strategy_table(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]
     rows = []
     for row in results["rows"]:
         if "strategies" in row:
-            rates = [f"{percent(row['strategies'][how])} {interval(row['strategies'][how])}" for how in ("preserve", "reset", "shuffle")]
+            rates = [
+                f"{percent(row['strategies'][how])} {interval(row['strategies'][how])}"
+                for how in ("preserve", "reset", "shuffle")
+            ]
             rows.append([row["label"], perplexity_text(row), *rates])
     return ["LSTM", "perplexity", "preserve", "reset", "shuffle"], rows
 
@@ -63,17 +75,21 @@ def table(heading: list[str], rows: list[list[str]]) -> str:
 def notes(results: dict[str, Any]) -> list[str]:
     dev, test = results["lists"]["dev"], results["lists"]["test"]
     lines = [
-        f"Scale, word penalty, OOV penalty and interpolation weights are tuned on dev ({dev['utterances']} utterances, {dev['words']:,} "
-        f"words) and reported on test ({test['utterances']} utterances, {test['words']:,} words, {test['hypotheses']:,} hypotheses).",
-        "95 %: bootstrap over utterances; differences with their paired bootstrap p. Per list: scoring time of an utterance's hypotheses.",
-        "Perplexity: on the test text, ends of sentences counted; of an LSTM that reads the text in order. A random field's needs "
-        "an interval and is not measured here.",
+        "Scale, word penalty, OOV penalty and interpolation weights are tuned on dev "
+        f"({dev['utterances']} utterances, {dev['words']:,} words) and reported on test "
+        f"({test['utterances']} utterances, {test['words']:,} words, {test['hypotheses']:,} hypotheses).",
+        "95 %: bootstrap over utterances; differences with the p of a paired bootstrap. "
+        "Per list: the time to score the hypotheses of an utterance.",
+        "Perplexity: on the test text, ends of sentences counted; of an LSTM that reads the text in order. "
+        "A random field's needs an interval and is not measured here.",
     ]
     for row in results["rows"]:
         if row["status"] != "done":
             lines.append(f"{row['label']}: {row['status']}: {row['reason']}")
     made = results["made"]
-    lines.append(f"trflm {made['trflm']}, commit {made['commit']}, seed {results['seed']}, torch {made['torch']}, {made['machine']}.")
+    lines.append(
+        f"trflm {made['trflm']}, commit {made['commit']}, seed {results['seed']}, torch {made['torch']}, {made['machine']}."
+    )
     return lines
 
 

@@ -10,12 +10,14 @@ from trflm.reproduce.markdown import main_table, notes, strategy_table
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2433; --soft: #69748c; --line: #dfe3ec; --page: #fbfbfd; --card: #fff;
   --a: #2f6fde; --b: #c2571a; --c: #2c8a57; --d: #8a4fc0; --e: #b0305c; --f: #6b7280; --good: #1f8a4c; --bad: #c0392b; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e9f0; --soft: #98a2b8; --line: #353c4c; --page: #171a21; --card: #1e222b;
-  --a: #7aa8ff; --b: #f0a36b; --c: #6fcf9b; --d: #c59bf0; --e: #f08cae; --f: #9aa3b2; --good: #6fcf9b; --bad: #f08c7a; } }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e9f0; --soft: #98a2b8; --line: #353c4c; --page: #171a21;
+  --card: #1e222b; --a: #7aa8ff; --b: #f0a36b; --c: #6fcf9b; --d: #c59bf0; 
+  --e: #f08cae; --f: #9aa3b2; --good: #6fcf9b; --bad: #f08c7a; } }
 * { box-sizing: border-box; }
 body { font: 15px/1.55 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 940px; margin: 2.2rem auto;
   padding: 0 1.2rem; }
-h1 { font-size: 1.7rem; margin: 0 0 .3rem; } h2 { font-size: 1.15rem; margin: 2.4rem 0 .7rem; } h3 { font-size: 1rem; margin: 0; }
+h1 { font-size: 1.7rem; margin: 0 0 .3rem; } h2 { font-size: 1.15rem; margin: 2.4rem 0 .7rem; }
+h3 { font-size: 1rem; margin: 0; }
 .soft, .note { color: var(--soft); } .note { font-size: .88rem; } p { margin: .4rem 0; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; font-size: .9rem; }
@@ -24,13 +26,18 @@ th { font-weight: 600; color: var(--soft); font-size: .82rem; } td.best { font-w
 tr.reference td { color: var(--soft); }
 .grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(410px, 1fr)); gap: 1.4rem; }
 figure { margin: 0; } figcaption { font-weight: 600; font-size: .92rem; margin-bottom: .2rem; }
-svg { width: 100%; height: auto; display: block; } svg text { font-size: 11px; fill: var(--soft); } svg text.ink { fill: var(--ink); font-size: 12.5px; }
-.axis { stroke: var(--line); } .whisker { stroke: var(--ink); stroke-width: 1.4; opacity: .65; } .curve { fill: none; stroke-width: 1.9; }
+svg { width: 100%; height: auto; display: block; }
+svg text { font-size: 11px; fill: var(--soft); } svg text.ink { fill: var(--ink); font-size: 12.5px; }
+.axis { stroke: var(--line); } .whisker { stroke: var(--ink); stroke-width: 1.4; opacity: .65; }
+.curve { fill: none; stroke-width: 1.9; }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: .9rem 1.1rem; margin: .8rem 0; }
 .card .said { font-size: 1.02rem; } .who { display: inline-block; width: 4.2rem; color: var(--soft); font-size: .82rem; }
-.right { color: var(--good); font-weight: 600; } .wrong { color: var(--bad); font-weight: 600; text-decoration: underline wavy 1px; }
+.right { color: var(--good); font-weight: 600; }
+.wrong { color: var(--bad); font-weight: 600; text-decoration: underline wavy 1px; }
 .why { display: flex; flex-wrap: wrap; gap: .3rem; align-items: flex-end; margin-top: .6rem; font-size: .78rem; }
-.word { text-align: center; } .word i { display: block; width: 100%; border-radius: 2px; opacity: .8; } .word span { padding: 0 .1rem; }
+.word { text-align: center; }
+.word i { display: block; width: 100%; border-radius: 2px; opacity: .8; } .word span { padding: 0 .1rem; }
+.oracle { stroke: var(--c); stroke-width: 2; stroke-dasharray: 5 4; } svg text.green { fill: var(--c); }
 .key { font-size: .82rem; color: var(--soft); margin-top: .2rem; } .key b { font-weight: 600; margin-right: .9rem; }
 """
 

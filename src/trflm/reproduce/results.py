@@ -64,8 +64,8 @@ def reproduce(
         record: dict[str, Any] = {"name": row.name, "label": row.label, "paper": vars(row.paper), "status": "done"}
         try:
             if row.models:
-                record |= _combined(row, models, evaluation, source, progress)
-                record, errors[row.name] = record, record.pop("errors")
+                found, errors[row.name] = _combined(row, models, evaluation, source, progress)
+                record |= found
             else:
                 run = ensure_model(row.name, source, progress())
                 found, models[row.name], errors[row.name] = evaluation.single(row.name, run, plan.strategies)
@@ -77,22 +77,24 @@ def reproduce(
         except (TrainingError, InputError) as reason:  # one bad row does not cost the others
             record |= {"status": "failed", "reason": str(reason)}
         results["rows"].append(record)
-        say(f"{row.name}: " + (f"WER {record['wer']['wer']:.2%}" if "wer" in record else f"{record['status']}: {record['reason']}"))
+        say(
+            f"{row.name}: "
+            + (f"WER {record['wer']['wer']:.2%}" if "wer" in record else f"{record['status']}: {record['reason']}")
+        )
         write(results, source.out)
     return results
 
 
 def _combined(
     row: Row, models: dict[str, Model], evaluation: Evaluation, source: Source, progress: Callable[[], Progress]
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], WordErrors]:
     from trflm.models import load_model
 
     for name in row.models:
         if name not in models:
             run = ensure_model(name, source, progress())
             models[name] = evaluation.scored(name, run, load_model(run))
-    record, errors = evaluation.combined([models[name] for name in row.models])
-    return {**record, "errors": errors}
+    return evaluation.combined([models[name] for name in row.models])
 
 
 def describe(lists: Lists) -> dict[str, Any]:

@@ -20,7 +20,7 @@ _recogniser: Recogniser | None = None  # of a worker process, inherited from the
 def simulate(
     sentences: Sequence[Sequence[str]], recogniser: Recogniser, n: int, seed: int, prefix: str = "utt", jobs: int = 1
 ) -> Iterator[NBestList]:
-    """A list of up to n hypotheses for each sentence, in order: scores `acoustic`, the true log likelihood, and `lm`, the prior."""
+    """A list of up to n hypotheses for each sentence, in order: scores `acoustic`, the true log likelihood, `lm`, the prior."""
     global _recogniser  # noqa: PLW0603
     tasks = [(number, tuple(words), n, seed, f"{prefix}{number + 1:04d}") for number, words in enumerate(sentences)]
     _recogniser = recogniser

@@ -1,8 +1,8 @@
 """The 39 phones of the CMU dictionary by articulation, and a distance between them: phones made alike sound alike.
 
 Consonants have a place (0 lips .. 7 glottis), a manner and a voice; vowels go from one position of the tongue to another
-(height, backness, rounding; the same twice unless it is a diphthong). Vowels and consonants are further apart than any two of a kind,
-except for glides, which are half vowels.
+(height, backness, rounding; the same twice unless it is a diphthong). Vowels and consonants are further apart than any two
+of a kind, except for glides, which are half vowels.
 """
 
 from functools import cache

@@ -54,7 +54,7 @@ def read_pronunciations(path: Path | str) -> Pronunciations:
 
 
 class Tree(NamedTuple):
-    """Pronunciations that begin alike share nodes. Node 0 is the root; nodes lie level by level, those of one parent together."""
+    """Pronunciations that begin alike share nodes. Node 0 is the root; nodes lie level by level, children side by side."""
 
     phone_T: np.ndarray  # of the root: -1
     first_child_T1: np.ndarray  # the children of node t: first_child[t] up to first_child[t + 1]

@@ -1,0 +1,201 @@
+"""A table of results from end to end, on a text and lists of a few words."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import TINY_LSTM, TINY_NGRAM, TINY_RECIPE, TINY_TEXT
+
+from trflm.errors import InputError
+from trflm.evaluation.formats import write_kaldi
+from trflm.evaluation.nbest import NBestList
+from trflm.progress import Quiet
+from trflm.reproduce import row as row_module
+from trflm.reproduce import scores
+from trflm.reproduce.models import Source, unfinished
+from trflm.reproduce.plan import choose_rows, read_plan
+from trflm.reproduce.results import reproduce
+
+TABLES = """
+title = "A tiny table"
+baseline = "kn"
+strategies = true
+[text]
+train = "text.txt"
+valid = "text.txt"
+test = "text.txt"
+[dev]
+nbest = "dev/nbest.txt"
+acoustic = "dev/acoustic.txt"
+ref = "dev/ref.txt"
+[test]
+nbest = "test/nbest.txt"
+acoustic = "test/acoustic.txt"
+ref = "test/ref.txt"
+[[row]]
+name = "kn"
+label = "KN3"
+paper = { wer = "8.78" }
+[[row]]
+name = "lstm"
+label = "LSTM"
+[[row]]
+name = "discrete"
+label = "discrete TRF"
+[[row]]
+name = "trf"
+label = "neural TRF"
+[[row]]
+name = "kn+lstm"
+label = "KN3 + LSTM"
+models = ["kn", "lstm"]
+[[row]]
+name = "discrete+lstm"
+label = "discrete TRF + LSTM"
+models = ["discrete", "lstm"]
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """recipes/ and data/: in every list the wrong word sounds better, and only grammar tells."""
+    recipes, data = tmp_path / "recipes", tmp_path / "data"
+    recipes.mkdir()
+    data.mkdir()
+    (data / "text.txt").write_text(TINY_TEXT)
+    (recipes / "tables.toml").write_text(TABLES)
+    for name, recipe in (("kn", TINY_NGRAM), ("lstm", TINY_LSTM), ("trf", TINY_RECIPE)):
+        (recipes / f"{name}.toml").write_text(recipe.format(text="elsewhere.txt").replace("epochs = 20", "epochs = 3"))
+    for name, words in (("dev", ("cat", "dog")), ("test", ("bird", "dog"))):
+        folder = data / name
+        folder.mkdir()
+        lists = []
+        for u, (noun, verb) in enumerate([(n, v) for n in words for v in ("ran", "sat")]):
+            texts = [f"the the {verb}", f"the {noun} {verb}", f"{noun} the {verb}"]
+            acoustic = np.array([-9.0 - u, -9.5 - u, -9.2 - u])
+            lists.append(NBestList(f"u{u}", texts, {"acoustic": acoustic}, texts[1]))
+        write_kaldi(lists, folder)
+    return tmp_path
+
+
+def make(place: Path, rows: str = "", train: bool = True) -> dict:
+    plan = read_plan(place / "recipes")
+    overrides = tuple(f"data.{part}={place / 'data/text.txt'}" for part in ("train", "valid"))
+    source = Source(place / "recipes", place / "out", overrides, train)
+    return reproduce(plan, choose_rows(plan, rows), place / "data", source, 1, Quiet)
+
+
+def test_a_table_from_nothing_and_again_from_what_is_there(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = make(place)
+    by_name = {row["name"]: row for row in results["rows"]}
+    assert {name: row["status"] for name, row in by_name.items()} == {
+        "kn": "done",
+        "lstm": "done",
+        "discrete": "not available",
+        "trf": "done",
+        "kn+lstm": "done",
+        "discrete+lstm": "not available",
+    }
+    assert "there is no recipe" in by_name["discrete"]["reason"]
+    # The grammar of the text repairs every utterance, which the acoustic score got wrong.
+    assert results["references"]["without LM"]["wer"] == pytest.approx(1 / 3)
+    assert results["references"]["oracle"]["wer"] == 0
+    assert by_name["kn"]["wer"]["wer"] == 0
+    assert by_name["kn"]["perplexity"]["reset"] > 1
+    assert by_name["trf"]["perplexity"] is None
+    assert by_name["lstm"]["strategies"].keys() == {"preserve", "reset", "shuffle"}
+    assert by_name["lstm"]["against_baseline"]["difference"] == pytest.approx(
+        by_name["lstm"]["wer"]["wer"] - by_name["kn"]["wer"]["wer"]
+    )
+    assert by_name["lstm"]["curves"]["dev_perplexity"][-1][0] == 3
+    assert by_name["kn"]["changed"][0]["differences"] == ({"reference": "bird", "a": "the", "b": "bird"},)
+    # The files.
+    out = place / "out"
+    assert json.loads((out / "results.json").read_text())["rows"][0]["name"] == "kn"
+    text = (out / "results.md").read_text()
+    assert "| KN3 |" in text
+    assert "discrete TRF: not available: there is no recipe" in text
+    assert "| LSTM | preserve" not in text
+    page = (out / "report.html").read_text()
+    assert "<svg" in page
+    assert "http" not in page
+    # A second run trains and scores nothing.
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")}
+
+    def never(*arguments: object) -> None:
+        raise AssertionError("scored or trained again")
+
+    monkeypatch.setattr(scores, "score_lm", never)
+    monkeypatch.setattr("trflm.reproduce.models.train", never)
+    monkeypatch.setattr("trflm.reproduce.models.estimate", never)
+    again = make(place)
+    assert before == {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")}
+    strip = ("rows", "references", "lists")
+    assert json.dumps([again[key] for key in strip]) == json.dumps([results[key] for key in strip])
+
+
+def test_rows_by_name_and_models_that_are_there(place: Path) -> None:
+    make(place, "kn")
+    results = make(place, "-trf,-discrete,-discrete+lstm", train=False)
+    assert [(row["name"], row["status"]) for row in results["rows"]] == [
+        ("kn", "done"),
+        ("lstm", "not available"),
+        ("kn+lstm", "not available"),
+    ]
+    assert "not trained" in results["rows"][1]["reason"]
+    with pytest.raises(InputError, match="there is no such row; the rows are kn, lstm"):
+        make(place, "kn6")
+
+
+def test_an_unfinished_run_is_gone_on_with(place: Path) -> None:
+    recipe = place / "recipes/lstm.toml"
+    recipe.write_text(recipe.read_text().replace("epochs = 3", "epochs = 3\nminutes = 1e-9"))
+    make(place, "lstm")
+    run = place / "out/lstm"
+    config = json.loads((run / "config.json").read_text())
+    assert unfinished(run) is None  # its time was over: that is an end
+    config["recipe"]["run"]["minutes"] = 0.0
+    (run / "config.json").write_text(json.dumps(config))
+    assert unfinished(run) is not None
+    make(place, "lstm")
+    assert unfinished(run) is None
+    assert json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["epoch"] == 3
+
+
+def test_one_bad_row_does_not_cost_the_others(place: Path) -> None:
+    make(place, "lstm")
+    (place / "out/lstm/model.safetensors").write_bytes(b"damaged")
+    results = make(place, "lstm,kn")
+    assert [(row["name"], row["status"]) for row in results["rows"]] == [("kn", "done"), ("lstm", "failed")]
+    assert "model.safetensors" in results["rows"][1]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("data/test/acoustic.txt", "u0-1 x\n", "acoustic.txt:1"),
+        ("data/test/ref.txt", "u9 the dog ran\n", "u9"),
+        ("recipes/lstm.toml", "[model]\nkind = 'lstm'\nhiden = 3\n", "did you mean hidden"),
+        ("recipes/tables.toml", TABLES.replace('baseline = "kn"', 'base = "kn"'), "did you mean baseline"),
+        ("recipes/tables.toml", TABLES.replace('models = ["kn", "lstm"]', 'models = ["kn", "x"]'), "'x' is not the name of a row"),
+        ("recipes/tables.toml", TABLES.replace("test/", "dev/"), "never tuned on the set that is reported"),
+    ],
+)
+def test_bad_input_stops_before_anything_is_trained(place: Path, file: str, content: str, message: str) -> None:
+    (place / file).write_text(content)
+    with pytest.raises(InputError, match=message):
+        make(place)
+    assert not (place / "out").exists()
+
+
+def test_the_words_that_decided_add_up(place: Path) -> None:
+    make(place, "kn")
+    from trflm.models import load_model
+
+    lm = load_model(place / "out/kn")
+    before, now = row_module.explain_words(lm, ["the the ran", "the dog ran"])
+    assert [word for word, _ in now] == ["the", "dog", "ran"]
+    end = lm.explain(["the dog ran"]).rest_B.double()
+    assert sum(value for _, value in now) + float(end[0]) == pytest.approx(float(lm.log_prob(["the dog ran"])[0]), abs=2e-3)
+    assert before[1][1] < now[1][1]
