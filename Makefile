@@ -10,12 +10,7 @@ BIN := .venv/bin
 	touch $@
 
 demo: .venv/installed
-	rm -rf demo && mkdir demo
-	$(BIN)/trf train recipes/tiny.toml --out demo/tiny
-	@echo; echo "Natural-log probabilities, a sentence and its scrambled self:"
-	printf 'the farmer sold the horse\nthe sold farmer horse the\n' | $(BIN)/trf score demo/tiny
-	@echo; echo "What each word contributed:"
-	printf 'the farmer sold the horse\nthe sold farmer horse the\n' | $(BIN)/trf explain demo/tiny
+	$(BIN)/trf demo --out demo
 
 test: .venv/installed
 	$(BIN)/python -m pytest -n 2

@@ -178,7 +178,11 @@ def test_one_bad_row_does_not_cost_the_others(place: Path) -> None:
         ("data/test/ref.txt", "u9 the dog ran\n", "u9"),
         ("recipes/lstm.toml", "[model]\nkind = 'lstm'\nhiden = 3\n", "did you mean hidden"),
         ("recipes/tables.toml", TABLES.replace('baseline = "kn"', 'base = "kn"'), "did you mean baseline"),
-        ("recipes/tables.toml", TABLES.replace('models = ["kn", "lstm"]', 'models = ["kn", "x"]'), "'x' is not the name of a row"),
+        (
+            "recipes/tables.toml",
+            TABLES.replace('models = ["kn", "lstm"]', 'models = ["kn", "x"]'),
+            "'x' is not the name of a row",
+        ),
         ("recipes/tables.toml", TABLES.replace("test/", "dev/"), "never tuned on the set that is reported"),
     ],
 )

@@ -1,8 +1,11 @@
 """The results as one self-contained HTML page: rates with their intervals, the table, curves, and which words decided."""
 
 import html
+import json
+from pathlib import Path
 from typing import Any
 
+from trflm.errors import InputError
 from trflm.reproduce.charts import line_chart, wer_bars
 from trflm.reproduce.examples import examples
 from trflm.reproduce.markdown import main_table, notes, strategy_table
@@ -62,6 +65,15 @@ def page(results: dict[str, Any]) -> str:
         f"<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>"
         f"<title>{title}</title><style>{STYLE}</style>{''.join(sections)}</html>\n"
     )
+
+
+def results_page(directory: Path) -> str:
+    """The page of the results that lie in a directory."""
+    path = directory / "results.json"
+    try:
+        return page(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: damaged or not ours: {error!r}; make it again with trf reproduce") from error
 
 
 def best_label(done: list[dict[str, Any]]) -> str:
