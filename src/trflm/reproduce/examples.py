@@ -10,7 +10,7 @@ TALLEST = 44  # pixels
 
 
 def examples(results: dict[str, Any]) -> str:
-    """From the best single model that is the table's own subject (the last of the rows with fewest errors)."""
+    """From the best of the single models."""
     rows = [
         row for row in results["rows"] if row["status"] == "done" and row.get("changed") and row.get("parameters") is not None
     ]
@@ -21,7 +21,7 @@ def examples(results: dict[str, Any]) -> str:
     worse = [change for change in row["changed"] if change["errors_a"] < change["errors_b"]][::-1]
     picked = [*better[:BETTER], *worse[:WORSE]]
     cards = "".join(card(change, row["label"]) for change in picked)
-    words = "Bars: how much the model likes a word there, against its dislike of the same place in the other hypothesis."
+    words = "Bars: what the model gives each word where the two differ; the taller, the likelier it finds it there."
     return (
         f"<h2>Which words decided</h2><p class='note'>{html.escape(row['label'])} against the recogniser's own first choice: "
         f"the most improved utterances, then the worst harmed. {words}</p>{cards}"
