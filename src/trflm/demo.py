@@ -4,12 +4,13 @@ Everything is a function of the seed. Files are made in one move, so an interrup
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from trflm.errors import InputError
 from trflm.evaluation.formats import write_kaldi
 from trflm.evaluation.nbest import NBestList
 from trflm.simulate.channel import Channel, ChannelConfig
@@ -18,6 +19,7 @@ from trflm.simulate.prior import Prior
 from trflm.simulate.pronunciations import Lexicon, default_dictionary, read_pronunciations
 from trflm.simulate.search import Recogniser, SearchConfig
 from trflm.simulate.wikipedia import wikipedia_file, wikipedia_sentences
+from trflm.text.reader import read_lines
 from trflm.text.writer import write_directory, write_text
 
 
@@ -43,44 +45,48 @@ def recipes() -> Path:
 
 
 def prepare(data: Path, config: DemoConfig, jobs: int, say: Callable[[str], None]) -> None:
-    """train.txt, valid.txt, test.txt, lists/dev, lists/test and settings.json, unless they are there with these settings."""
+    """settings.json, train.txt, valid.txt, test.txt, lists/dev and lists/test: what is missing of them."""
     settings = json.dumps(asdict(config), indent=1) + "\n"
     stamp = data / "settings.json"
-    if stamp.exists() and stamp.read_text() == settings:
-        say(f"{data}: texts and lists are there already")
+    if stamp.exists() and stamp.read_text() != settings:
+        raise InputError(f"{data}: was made with other settings; say --fresh to begin again, or give another --out")
+    (data / "lists").mkdir(parents=True, exist_ok=True)
+    with write_text(stamp) as file:
+        file.write(settings)
+    # 1. The text.
+    files = {name: data / f"{name}.txt" for name in ("train", "valid", "test")}
+    if not all(file.exists() for file in files.values()):
+        _write_texts(files, config, say)
+    texts = {name: [line.text.split() for line in read_lines(file)] for name, file in files.items()}
+    for name, lines in texts.items():
+        say(f"{name}: {len(lines):,} sentences, {sum(map(len, lines)):,} words")
+    missing = [name for name in ("dev", "test") if not (data / "lists" / name).exists()]
+    if not missing:
         return
-    # 1. The text: every sentence of the sample once, in an order of chance.
+    # 2. The recogniser knows the words of the training text that can be said.
+    lexicon = Lexicon.of((word for words in texts["train"] for word in words), read_pronunciations(default_dictionary()))
+    say(f"a recogniser of {len(lexicon):,} words; before its first search it compiles for some seconds")
+    prior = Prior.estimate(lexicon, texts["train"][:: config.steering])
+    recogniser = Recogniser(lexicon, Channel(config.channel), prior, SearchConfig())
+    # 3. Lists for sentences of the held-out texts.
+    for name in missing:
+        text, count, seed = {"dev": ("valid", config.dev, 0), "test": ("test", config.test, 1)}[name]
+        said = [w for w in texts[text] if config.shortest <= len(w) <= config.longest and all(x in lexicon.number for x in w)]
+        said = said[:count]
+        made = simulate(said, recogniser, config.hypotheses, 2 * config.seed + seed, name, jobs)
+        with write_directory(data / "lists" / name) as directory:
+            write_kaldi(_told(made, name, len(said), say), directory)
+
+
+def _write_texts(files: Mapping[str, Path], config: DemoConfig, say: Callable[[str], None]) -> None:
+    """Every sentence of the sample once, in an order of chance."""
     say("reading the Wikipedia sample of the gensim package")
     sentences = list(wikipedia_sentences(wikipedia_file()))
     order = np.random.default_rng(config.seed).permutation(len(sentences))
-    sentences = [sentences[i] for i in order]
-    texts = {
-        "test": sentences[: config.held_out],
-        "valid": sentences[config.held_out : 2 * config.held_out],
-        "train": sentences[2 * config.held_out :],
-    }
-    data.mkdir(parents=True, exist_ok=True)
-    for name, lines in texts.items():
-        with write_text(data / f"{name}.txt") as file:
-            file.writelines(" ".join(words) + "\n" for words in lines)
-        say(f"{name}: {len(lines):,} sentences, {sum(map(len, lines)):,} words")
-    # 2. The recogniser knows the words of the training text that can be said.
-    lexicon = Lexicon.of((word for words in texts["train"] for word in words), read_pronunciations(default_dictionary()))
-    say(f"a recogniser of {len(lexicon):,} words; the first search compiles for some seconds")
-    channel = Channel(config.channel)
-    recogniser = Recogniser(lexicon, channel, Prior.estimate(lexicon, texts["train"][:: config.steering]), SearchConfig())
-    # 3. Lists for sentences of the held-out texts.
-    (data / "lists").mkdir(exist_ok=True)
-    for name, text, count in (("dev", texts["valid"], config.dev), ("test", texts["test"], config.test)):
-        said = [w for w in text if config.shortest <= len(w) <= config.longest and all(x in lexicon.number for x in w)][:count]
-
-        made = simulate(said, recogniser, config.hypotheses, 2 * config.seed + (name == "test"), name, jobs)
-        folder = data / "lists" / name
-        if not folder.exists():
-            with write_directory(folder) as directory:
-                write_kaldi(_told(made, name, len(said), say), directory)
-    with write_text(stamp) as file:
-        file.write(settings)
+    cuts = {"test": (0, config.held_out), "valid": (config.held_out, 2 * config.held_out), "train": (2 * config.held_out, None)}
+    for name, (first, last) in cuts.items():
+        with write_text(files[name]) as file:
+            file.writelines(" ".join(sentences[i]) + "\n" for i in order[first:last])
 
 
 def _told(lists: Iterator[NBestList], name: str, n: int, say: Callable[[str], None]) -> Iterator[NBestList]:
