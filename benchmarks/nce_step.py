@@ -26,7 +26,7 @@ def main() -> None:
     parsed = arguments(__doc__ or "")
     text, n_words, source = training_text(parsed.data, 3_000 if parsed.quick else 42_068)
     vocab = Vocab(["<unk>", *(f"w{i}" for i in range(1, n_words))])
-    data = Data(vocab, Corpus(source, text, 0), None)
+    data = Data(vocab, Corpus(source, text, 0, 0, 0), None)
     seconds: dict[str, list[float]] = {}
     rounds = 1 if parsed.quick else 2
     for name in RECIPES:
