@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from trflm.lms.proposal import Span
 from trflm.lms.softmax import ClassSoftmax, FullSoftmax
 from trflm.text import Batch
+from trflm.word_rows import WordRows
 
 FARTHEST = 31  # more words to come than this look alike
 
@@ -53,6 +54,7 @@ class LSTMProposal(nn.Module):
         self.remaining = nn.Parameter(torch.empty(FARTHEST + 1, H)) if config.sees_remaining else None
         self.lstm = nn.LSTM(H, H, batch_first=True)
         self.output = FullSoftmax(H, n_words) if class_V is None else ClassSoftmax(H, class_V)
+        self.input_gates = WordRows()
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -config.init, config.init, generator=rng)
 
@@ -109,8 +111,21 @@ class LSTMProposal(nn.Module):
         return embedded + F.embedding(remaining.clamp(max=FARTHEST), self.remaining)
 
     def _step(self, state: LSTMState, remaining_R: Tensor) -> tuple[Tensor, Tensor]:
+        """h and c after one more word. What its input adds to the gates is kept for each word: W_ih e(word) + b."""
         w_ih, w_hh, b_ih, b_hh = self.lstm.all_weights[0]
-        return torch.lstm_cell(self._input(state.last_R, remaining_R), (state.h_RH, state.c_RH), w_ih, w_hh, b_ih, b_hh)
+
+        def compute(words: Tensor) -> Tensor:
+            return F.linear(self.embedding[words], w_ih, b_ih + b_hh)
+
+        parameters = (self.embedding, w_ih, b_ih, b_hh)
+        slot_R = self.input_gates.find(state.last_R, self.n_words + 1, len(w_ih), parameters, compute)
+        gates_R4H = self.input_gates.rows[slot_R]
+        if self.remaining is not None:
+            gates_R4H += F.linear(self.remaining, w_ih)[remaining_R.clamp(max=FARTHEST)]
+        gates_R4H.addmm_(state.h_RH, w_hh.t())
+        in_RH, forget_RH, cell_RH, out_RH = gates_R4H.chunk(4, 1)
+        c_RH = torch.addcmul(forget_RH.sigmoid_() * state.c_RH, in_RH.sigmoid_(), cell_RH.tanh_())
+        return out_RH.sigmoid_() * c_RH.tanh(), c_RH
 
     def _run(self, batch: Batch, length_B: Tensor):
         """The LSTM over whole sentences: at position i it has seen the beginning and x_1..x_{i-1}."""

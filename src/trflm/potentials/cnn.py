@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from trflm.potentials.cnn_bank import SumRows, TableIndex
 from trflm.potentials.cnn_layers import Convolution, MaxPool, Rows, half_offsets
 from trflm.text import Batch
+from trflm.word_rows import WordRows
 
 
 @dataclass(frozen=True)
@@ -97,43 +98,23 @@ class CNN(nn.Module):
     def _bank(self, batch: Batch, rows: Rows) -> Tensor:
         """[R, K*w] the bank before its ReLU, as sums of table rows; zero between sentences."""
         words_U, word_N = torch.unique(batch.ids_N, return_inverse=True)
-        with torch.no_grad():
-            slot_U = self.word_table.slots(self, words_U)
+        slot_U = self.word_table.slots(self, words_U)
         index = TableIndex.build(batch, rows, word_N, slot_U, self.offsets, self.config.bank_width)
         y_U = torch.relu(F.linear(F.embedding(words_U, self.embedding), self.projection, self.projection_bias))
         table = self.word_table.rows.view(-1, self.config.bank_filters)
         return SumRows.apply(y_U, self.bank.flatten(1), table, index, rows.n_rows)
 
 
-class WordTable:
-    """Rows of the table, [P*w] a word, computed when a word is first scored and kept until a parameter changes.
-
-    Blocks of a Markov move and lists of utterances use the same few thousand words again and again. Slot 0 is all zeros.
-    """
-
-    def __init__(self) -> None:
-        self.most_bytes = 1 << 29  # beyond this the table starts anew with the words at hand
-        self.versions: object = None
-        self.slot_V = torch.empty(0)
-        self.rows = torch.empty(0)
-        self.used = 0  # rows; the others are room to grow
+class WordTable(WordRows):
+    """Rows of the table, [P*w] a word."""
 
     def slots(self, cnn: CNN, words_U: Tensor) -> Tensor:
         """[U] where the rows of these words are in `rows`."""
-        used = (cnn.embedding, cnn.projection, cnn.projection_bias, cnn.bank)
-        versions = tuple((p.data_ptr(), p._version) for p in used)
-        full = self.used * cnn.bank[0].nbytes > self.most_bytes
-        if self.versions != versions or full:
-            self.versions = versions
-            self.slot_V = torch.zeros(len(cnn.embedding), dtype=torch.int64, device=words_U.device)
-            self.rows = cnn.bank.new_zeros(1 + len(words_U), cnn.bank[0].numel())
-            self.used = 1
-        new_U = words_U[self.slot_V[words_U] == 0]
-        first, self.used = self.used, self.used + len(new_U)
-        if self.used > len(self.rows):  # twice the room, so that a row is moved once on average
-            self.rows = F.pad(self.rows, (0, 0, 0, self.used))
-        if len(new_U):
-            y_U = torch.relu(F.linear(cnn.embedding[new_U], cnn.projection, cnn.projection_bias))
-            self.rows[first : self.used] = y_U @ cnn.bank.flatten(1)
-            self.slot_V[new_U] = torch.arange(first, self.used, device=words_U.device)
-        return self.slot_V[words_U]
+
+        def compute(words: Tensor) -> Tensor:
+            y_U = torch.relu(F.linear(cnn.embedding[words], cnn.projection, cnn.projection_bias))
+            return y_U @ cnn.bank.flatten(1)
+
+        parameters = (cnn.embedding, cnn.projection, cnn.projection_bias, cnn.bank)
+        with torch.no_grad():
+            return self.find(words_U, len(cnn.embedding), cnn.bank[0].numel(), parameters, compute)
