@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trflm.lms.proposal import Span
+from trflm.lms.recurrence import Recurrence
 from trflm.lms.softmax import ClassSoftmax, FullSoftmax
 from trflm.text import Batch
 from trflm.word_rows import WordRows
@@ -64,18 +65,17 @@ class LSTMProposal(nn.Module):
 
     def after(self, prefix: Batch, length_C: Tensor) -> LSTMState:
         with torch.no_grad():
-            _, (h_1CH, c_1CH) = self._run(prefix, length_C)
+            h_NH, c_NH = self._run(prefix, length_C)
         ends_C = prefix.starts_B + prefix.lengths_B - 1
-        return LSTMState(h_1CH[0], c_1CH[0], prefix.ids_N[ends_C])
+        return LSTMState(h_NH[ends_C], c_NH[ends_C], prefix.ids_N[ends_C])
 
     def log_q(self, batch: Batch) -> Tensor:
         return batch.sum_words(self.word_log_q(batch).double())
 
     def word_log_q(self, batch: Batch) -> Tensor:
         """[N] log q(x_i | x_<i), differentiable."""
-        h_packed, _ = self._run(batch, batch.lengths_B)
-        h_BLH, _ = nn.utils.rnn.pad_packed_sequence(h_packed, batch_first=True)
-        return self.output.log_prob(h_BLH[batch.sentence_N, batch.position_N], batch.ids_N)
+        h_NH, _ = self._run(batch, batch.lengths_B)
+        return self.output.log_prob(h_NH, batch.ids_N)
 
     @torch.no_grad()
     def propose(self, rng: torch.Generator, state: LSTMState, given_CMs: Tensor, span_C: Tensor, remaining_C: Tensor) -> Span:
@@ -127,11 +127,15 @@ class LSTMProposal(nn.Module):
         c_RH = torch.addcmul(forget_RH.sigmoid_() * state.c_RH, in_RH.sigmoid_(), cell_RH.tanh_())
         return out_RH.sigmoid_() * c_RH.tanh(), c_RH
 
-    def _run(self, batch: Batch, length_B: Tensor):
-        """The LSTM over whole sentences: at position i it has seen the beginning and x_1..x_{i-1}."""
+    def _run(self, batch: Batch, length_B: Tensor) -> tuple[Tensor, Tensor]:
+        """[N, H] h and c of every word: at position i the LSTM has seen the beginning and x_1..x_{i-1}. Only h has a gradient."""
+        w_ih, w_hh, b_ih, b_hh = self.lstm.all_weights[0]
         last_N = torch.where(batch.position_N == 0, self.n_words, batch.ids_N.roll(1))
         input_NH = self._input(last_N, length_B[batch.sentence_N] - batch.position_N)
-        padded = input_NH.new_zeros(len(batch), int(batch.lengths_B.max()), input_NH.shape[1])
-        padded = padded.index_put((batch.sentence_N, batch.position_N), input_NH)
-        packed = nn.utils.rnn.pack_padded_sequence(padded, batch.lengths_B.cpu(), batch_first=True, enforce_sorted=False)
-        return self.lstm(packed)
+        # By position, and the longest sentences first.
+        longest_first_B = torch.argsort(torch.argsort(batch.lengths_B, descending=True, stable=True))
+        order_N = torch.argsort(batch.position_N * len(batch) + longest_first_B[batch.sentence_N])
+        gates_N4H = F.linear(input_NH[order_N], w_ih, b_ih + b_hh)
+        h_NH, c_NH = Recurrence.apply(gates_N4H, w_hh, torch.bincount(batch.position_N).tolist())
+        back_N = torch.argsort(order_N)
+        return h_NH[back_N], c_NH[back_N]
