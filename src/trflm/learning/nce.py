@@ -61,6 +61,7 @@ class NCE:
 
     def update(self, batch: Batch, rng: torch.Generator) -> Metrics:
         """One step from these sentences."""
+        self.trf.potential.forget()  # what was scored since the last step (dev text) is to leave no trace
         noise = self.noise.draw(self.config.noise_ratio * len(batch), rng).to(batch.device)
         both = pack([batch, noise])
         loss, accuracy = self.loss(both, self.trf.potential(both).double(), len(batch))

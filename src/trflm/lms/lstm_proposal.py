@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trflm.lms.proposal import Span
-from trflm.lms.recurrence import Recurrence
+from trflm.lms.recurrence import Recurrence, advance
 from trflm.lms.softmax import ClassSoftmax, FullSoftmax
 from trflm.text import Batch
 from trflm.word_rows import WordRows
@@ -42,7 +42,8 @@ class LSTMState:
     last_R: Tensor
 
     def select(self, index: Tensor) -> "LSTMState":
-        return LSTMState(self.h_RH[index], self.c_RH[index], self.last_R[index])
+        """The states of these rows (`index_select`: indexing rows by [] takes four times as long)."""
+        return LSTMState(self.h_RH.index_select(0, index), self.c_RH.index_select(0, index), self.last_R[index])
 
 
 class LSTMProposal(nn.Module):
@@ -98,7 +99,7 @@ class LSTMProposal(nn.Module):
             log_q_T[active] += log_prob_active.double()
             children, row_active = torch.unique(row_active * self.n_words + word_active, return_inverse=True)
             parent_R = children // self.n_words
-            state = LSTMState(h_RH[parent_R], c_RH[parent_R], children % self.n_words)
+            state = LSTMState(h_RH.index_select(0, parent_R), c_RH.index_select(0, parent_R), children % self.n_words)
             remaining_R = remaining_R[parent_R] - 1
             row_T = torch.zeros_like(row_T)
             row_T[active] = row_active
@@ -119,23 +120,23 @@ class LSTMProposal(nn.Module):
 
         parameters = (self.embedding, w_ih, b_ih, b_hh)
         slot_R = self.input_gates.find(state.last_R, self.n_words + 1, len(w_ih), parameters, compute)
-        gates_R4H = self.input_gates.rows[slot_R]
+        gates_R4H = self.input_gates.rows.index_select(0, slot_R)
         if self.remaining is not None:
-            gates_R4H += F.linear(self.remaining, w_ih)[remaining_R.clamp(max=FARTHEST)]
+            gates_R4H += F.linear(self.remaining, w_ih).index_select(0, remaining_R.clamp(max=FARTHEST))
         gates_R4H.addmm_(state.h_RH, w_hh.t())
-        in_RH, forget_RH, cell_RH, out_RH = gates_R4H.chunk(4, 1)
-        c_RH = torch.addcmul(forget_RH.sigmoid_() * state.c_RH, in_RH.sigmoid_(), cell_RH.tanh_())
-        return out_RH.sigmoid_() * c_RH.tanh(), c_RH
+        c_RH, h_RH = torch.empty_like(state.c_RH), torch.empty_like(state.h_RH)
+        advance(gates_R4H, state.c_RH, c_RH, h_RH)
+        return h_RH, c_RH
 
     def _run(self, batch: Batch, length_B: Tensor) -> tuple[Tensor, Tensor]:
-        """[N, H] h and c of every word: at position i the LSTM has seen the beginning and x_1..x_{i-1}. Only h has a gradient."""
+        """[N, H] h and c: at position i the LSTM has seen the beginning and x_1..x_{i-1}. Only h has a gradient."""
         w_ih, w_hh, b_ih, b_hh = self.lstm.all_weights[0]
         last_N = torch.where(batch.position_N == 0, self.n_words, batch.ids_N.roll(1))
         input_NH = self._input(last_N, length_B[batch.sentence_N] - batch.position_N)
         # By position, and the longest sentences first.
         longest_first_B = torch.argsort(torch.argsort(batch.lengths_B, descending=True, stable=True))
         order_N = torch.argsort(batch.position_N * len(batch) + longest_first_B[batch.sentence_N])
-        gates_N4H = F.linear(input_NH[order_N], w_ih, b_ih + b_hh)
+        gates_N4H = F.linear(input_NH.index_select(0, order_N), w_ih, b_ih + b_hh)
         h_NH, c_NH = Recurrence.apply(gates_N4H, w_hh, torch.bincount(batch.position_N).tolist())
         back_N = torch.argsort(order_N)
-        return h_NH[back_N], c_NH[back_N]
+        return h_NH.index_select(0, back_N), c_NH.index_select(0, back_N)

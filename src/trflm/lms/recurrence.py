@@ -12,6 +12,17 @@ import torch
 from torch import Tensor
 
 
+def advance(gates_n4H: Tensor, c_before_nH: Tensor, c_nH: Tensor, h_nH: Tensor) -> None:
+    """c_t and h_t, written into the last two; the gates are replaced by their sigmoids, and tanh for g."""
+    H = c_nH.shape[1]
+    gates_n4H[:, : 2 * H].sigmoid_()
+    gates_n4H[:, 2 * H : 3 * H].tanh_()
+    gates_n4H[:, 3 * H :].sigmoid_()
+    in_nH, forget_nH, cell_nH, out_nH = gates_n4H.chunk(4, 1)
+    torch.mul(forget_nH, c_before_nH, out=c_nH).addcmul_(in_nH, cell_nH)
+    torch.tanh(c_nH, out=h_nH).mul_(out_nH)
+
+
 class Recurrence(torch.autograd.Function):
     """(gates_N4H from the input, W_4HH, sentences running at each time) -> (h_NH, c_NH)."""
 
@@ -19,36 +30,30 @@ class Recurrence(torch.autograd.Function):
     def forward(ctx, gates_N4H: Tensor, weight_4HH: Tensor, running: list[int]) -> tuple[Tensor, Tensor]:
         H = weight_4HH.shape[1]
         gates_N4H = gates_N4H.clone()
-        h_NH, c_NH, tanh_c_NH = (gates_N4H.new_empty(len(gates_N4H), H) for _ in range(3))
+        h_NH, c_NH = (gates_N4H.new_empty(len(gates_N4H), H) for _ in range(2))
         h_BH = c_BH = gates_N4H.new_zeros(running[0], H)
-        per_time = zip(*(x.split(running) for x in (gates_N4H, h_NH, c_NH, tanh_c_NH)), strict=True)
-        for gates_n4H, h_nH, c_nH, tanh_c_nH in per_time:
-            n = len(h_nH)
-            gates_n4H.addmm_(h_BH[:n], weight_4HH.t())
-            gates_n4H[:, : 2 * H].sigmoid_()
-            gates_n4H[:, 2 * H : 3 * H].tanh_()
-            gates_n4H[:, 3 * H :].sigmoid_()
-            in_nH, forget_nH, cell_nH, out_nH = gates_n4H.chunk(4, 1)
-            torch.addcmul(forget_nH * c_BH[:n], in_nH, cell_nH, out=c_nH)
-            torch.mul(out_nH, torch.tanh(c_nH, out=tanh_c_nH), out=h_nH)
+        for gates_n4H, h_nH, c_nH in zip(*(x.split(running) for x in (gates_N4H, h_NH, c_NH)), strict=True):
+            gates_n4H.addmm_(h_BH[: len(h_nH)], weight_4HH.t())
+            advance(gates_n4H, c_BH[: len(h_nH)], c_nH, h_nH)
             h_BH, c_BH = h_nH, c_nH
-        ctx.save_for_backward(gates_N4H, h_NH, c_NH, tanh_c_NH, weight_4HH)
+        ctx.save_for_backward(gates_N4H, h_NH, c_NH, weight_4HH)
         ctx.running = running
         ctx.mark_non_differentiable(c_NH)
         return h_NH, c_NH
 
     @staticmethod
     def backward(ctx, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
-        gates_N4H, h_NH, c_NH, tanh_c_NH, weight_4HH = ctx.saved_tensors
+        gates_N4H, h_NH, c_NH, weight_4HH = ctx.saved_tensors
         running, H = ctx.running, weight_4HH.shape[1]
         # Of each word but the first of a sentence, the word before: as many rows back as sentences ran then.
         n_first = running[0]
         back = torch.tensor(running[:-1], dtype=torch.int64).repeat_interleave(torch.tensor(running[1:], dtype=torch.int64))
         before = torch.arange(n_first, len(h_NH), device=h_NH.device) - back.to(h_NH.device)
-        c_before_NH = torch.cat([c_NH.new_zeros(n_first, H), c_NH[before]])
+        c_before_NH = torch.cat([c_NH.new_zeros(n_first, H), c_NH.index_select(0, before)])
 
         # What a gradient of h_t and of c_t gives, all times at once; then back through time.
         in_NH, forget_NH, cell_NH, out_NH = gates_N4H.chunk(4, 1)
+        tanh_c_NH = c_NH.tanh()
         c_from_h_NH = out_NH * (1 - tanh_c_NH.square())
         from_c_N3H = torch.stack(
             [cell_NH * in_NH * (1 - in_NH), c_before_NH * forget_NH * (1 - forget_NH), in_NH * (1 - cell_NH.square())], 1
@@ -66,4 +71,4 @@ class Recurrence(torch.autograd.Function):
             torch.mul(into_h_nH, from_h_nH, out=into_n4H[:, 3 * H :])
             into_c_nH *= forget_nH
             torch.mm(into_n4H, weight_4HH, out=into_h_nH)
-        return into_gates_N4H, into_gates_N4H[n_first:].t() @ h_NH[before], None
+        return into_gates_N4H, into_gates_N4H[n_first:].t() @ h_NH.index_select(0, before), None
