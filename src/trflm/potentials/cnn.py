@@ -7,9 +7,9 @@
     phi   = lambda . sum_i ReLU(sum_j a_j * Y_j,i) + c
 
 y_i depends on word x_i alone and the bank is linear in y before its ReLU. So the bank's output is a sum of rows of a
-table, table[word, (width, offset)] = F_k[o] y(word), built once for the distinct words of the batch; the zeros around
-a sentence are one more word, whose y is 0. A stack layer is one matmul to width * d_s columns followed by shifted
-adds. Both are exact, forward and backward.
+table, table[word, (width, offset)] = F_k[o] y(word), built once for the distinct words (`cnn_bank`); the zeros around a
+sentence are one more word, whose y is 0. A stack layer of width 3 needs half its multiply-adds by minimal filtering
+(`cnn_layers`, `winograd`). Both are exact, forward and backward.
 
 Shapes: B sentences, N words in all, U distinct words, P (width, offset) pairs of the bank, K widths, w filters a width.
 """
