@@ -98,7 +98,7 @@ class Convolution(torch.autograd.Function):
         grad_RS = torch.ops.aten.threshold_backward(grads[0], out_RS, 0)  # this also makes the gaps zero
         backward = range(1 - ctx.reach.stop, 1 - ctx.reach.start)
         into_h_RC = convolve(grad_RS, weight.flip(1).transpose(0, 2), backward, ctx.rows)
-        if len(ctx.reach) == winograd.WIDTH:
+        if winograd.pays(weight):
             return into_h_RC, winograd.filter_gradient(h_RC, grad_RS), None
         a, b = ctx.rows.gap, ctx.rows.n_rows - ctx.rows.gap
         parts = [h_RC[a + offset : b + offset].t() @ grad_RS[a:b] for offset in ctx.reach]
@@ -107,7 +107,7 @@ class Convolution(torch.autograd.Function):
 
 def convolve(h_RC: Tensor, weight: Tensor, reach: range, rows: Rows) -> Tensor:
     """[R, S] sum over the offsets o of h_{i+o} W_o."""
-    if len(reach) == winograd.WIDTH:
+    if winograd.pays(weight):
         return winograd.convolve(h_RC, weight)
     a, b = rows.gap, rows.n_rows - rows.gap
     out_RS = h_RC.new_zeros(rows.n_rows, weight.shape[2])
