@@ -87,6 +87,7 @@ class NCE:
 
     def update(self, batch: Batch, drawn: Batch, rng: torch.Generator) -> Metrics:
         """One step from these sentences of data and of noise."""
+        self.trf.potential.forget()  # what was scored since the last step (dev text) is to leave no trace
         noise = self._known(drawn)
         pairs = self.replacements.pairs(batch, self.config.replacements, rng) if self.config.replacements else None
         positive = self.labelled_data(batch, rng)
