@@ -1,119 +1,66 @@
-"""The CNN potential for scoring: every distinct window of words is computed once, layer by layer.
+"""The CNN potential for scoring: every distinct window of words is computed once, layer by layer (see `windows`).
 
-A position of layer L depends on the words of a window only (10, 11, 13, 15, 17 words for bank, pool and three stack layers
-of the paper's size). Hypotheses of one utterance, or trials of one Markov move, share most of their windows. Each layer is
-computed on its distinct windows; the matmul of a stack layer runs on the windows of the layer below, then rows are
-gathered and added. Exact: windows are told apart by 64-bit sums of random numbers, and each is compared with the window
-that stands for it, so two different ones are never mixed up.
+    f_k   = sum of k table rows                                   on the distinct windows of k words
+    h_k   = ReLU(max of two f_k)                                  on those of k + 1 words
+    Z_k   = Z_{k-1} + h_k S_1[k]                                  the same: what the first stack layer reads, width by width
+    Y_j   = ReLU(sum_o Z_{j-1}[o]),  Z_j = Y_j S_{j+1}            on those of 13, 15, 17 words
 
-Shapes: N positions, D distinct windows of a layer (one more row of zeros stands for what is beyond a sentence), C channels.
+The matmul of a stack layer runs on the windows of the layer below, to all its offsets at once; then rows are gathered and
+added. All this is exact: the same sums in another order.
+
+Shapes: N positions, D distinct windows of a layer, w filters of a width, C = s * d_s columns for s offsets, S = d_s channels.
 """
-
-import functools
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trflm.potentials.cnn import CNN, half_offsets
+from trflm.potentials.cnn import CNN
+from trflm.potentials.row_kernels import pool_rows, stack_rows
+from trflm.potentials.windows import Shape, WindowIndex
 from trflm.text import Batch
 
 
 def contributions(cnn: CNN, batch: Batch) -> Tensor:
     """[N] what each position adds to phi, without gradient; equal to `CNN.contributions`."""
+    config = cnn.config
+    shape = Shape(config.bank_width, config.pool_width, config.stack_width, config.stack_layers)
     with torch.no_grad():
-        windows = Windows(batch, cnn)
-        config = cnn.config
-        bank = windows.layer(half_offsets(config.bank_width))
-        pool = bank.above(half_offsets(config.pool_width))
-        f_DC = sum_table(cnn, windows, bank.rep_D)
-        h_DC = functools.reduce(torch.maximum, [f_DC[row_D] for row_D in pool.rows_below]).relu_()
-        layer, outputs = pool, []
-        for weight in cnn.stack:
-            width, d_s = weight.shape[1:]
-            z = with_zero_row(h_DC @ weight.flatten(1)).view(-1, d_s)  # row * width + offset
-            layer = layer.above(half_offsets(width))
-            reads_Dw = torch.stack([row_D * width + o for o, row_D in enumerate(layer.rows_below)], 1)
-            h_DC = F.embedding_bag(reads_Dw, z, mode="sum").relu_()
-            outputs.append((layer, h_DC))
-        top, _ = outputs[-1]
-        total_DS = sum(a_S * h_DS[layer.row_N[top.rep_D]] for a_S, (layer, h_DS) in zip(cnn.skip, outputs, strict=True))
-        assert isinstance(total_DS, Tensor)
+        index = WindowIndex.of(batch, shape)
+        z_DC, total_DS = first_products(cnn, index), None
+        for j, (layer, a_S) in enumerate(zip(index.stack, cnn.skip, strict=True)):
+            y_DS, total_DS = stack_rows(z_DC.view(-1, len(a_S)), layer.reads_Ds, a_S, total_DS, layer.inner_D)
+            if j + 1 < len(cnn.stack):
+                weight = cnn.stack[j + 1].flatten(1)
+                z_DC = with_room(y_DS, len(y_DS), weight.shape[1])
+                torch.mm(y_DS, weight, out=z_DC[:-1])
+        assert total_DS is not None  # stack_layers >= 1
         value_D = total_DS.relu_() @ cnn.readout
-        return value_D[top.row_N] + (cnn.constant / batch.lengths_B)[batch.sentence_N]
+        return value_D[index.top_N] + (cnn.constant / batch.lengths_B)[batch.sentence_N]
 
 
-def sum_table(cnn: CNN, windows: "Windows", rep_D: Tensor) -> Tensor:
-    """[D+1, K*w] the bank before its ReLU for the windows around these positions, and a last row of zeros."""
-    w, K, P = cnn.config.bank_filters, cnn.config.bank_width, len(cnn.offsets)
-    slot_U = cnn.word_table.slots(cnn, windows.words_U)
-    slot_DR = F.pad(slot_U, (0, 1))[windows.word_NR[rep_D]]  # the word of zeros has slot 0
-    columns = torch.tensor([windows.column(o) for _, o in cnn.offsets], device=rep_D.device)
-    rows = slot_DR[:, columns] * P + torch.arange(P, device=rep_D.device)
-    first_K = torch.arange(K, device=rep_D.device)
-    bags = torch.arange(len(rep_D) + 1, device=rep_D.device)[:, None] * P + first_K * (first_K + 1) // 2
-    bags = bags.clamp(max=rows.numel())  # the last K are empty: the row of zeros
+def first_products(cnn: CNN, index: WindowIndex) -> Tensor:
+    """[D+1, C] the pooled bank times the filters of the first stack layer, and a last row of zeros."""
+    w, P = cnn.config.bank_filters, len(cnn.offsets)
+    slot_U = F.pad(cnn.word_table.slots(cnn, index.words_U), (0, 1)).int()  # slot 0: the zeros beyond a sentence
     table = cnn.word_table.rows.view(-1, w)
-    return F.embedding_bag(rows.flatten().int(), table, bags.flatten().int(), mode="sum").view(-1, K * w)
+    pair_P = torch.arange(P, dtype=torch.int32, device=table.device)
+    z_DC = table.new_zeros(0)
+    for k, (words_Dk, reads_Dp, weight) in enumerate(zip(index.bank, index.pool, cnn.stack[0].split(w), strict=True), 1):
+        rows_Dk = slot_U[words_Dk] * P + pair_P[k * (k - 1) // 2 : k * (k + 1) // 2]
+        h_Dw = pool_rows(F.embedding_bag(rows_Dk, table, mode="sum"), reads_Dp)
+        wider_DC = with_room(h_Dw, len(h_Dw), weight[0].numel())
+        if k == 1:
+            torch.mm(h_Dw, weight.flatten(1), out=wider_DC[:-1])
+        else:
+            torch.index_select(z_DC, 0, index.parents[k - 2], out=wider_DC[:-1])
+            wider_DC[:-1].addmm_(h_Dw, weight.flatten(1))
+        z_DC = wider_DC
+    return z_DC
 
 
-def with_zero_row(rows_DC: Tensor) -> Tensor:
-    return F.pad(rows_DC, (0, 0, 0, 1))
-
-
-class Windows:
-    """The words around every position of a batch, and random numbers to tell windows apart."""
-
-    def __init__(self, batch: Batch, cnn: CNN) -> None:
-        config, device = cnn.config, batch.device
-        reaches = [half_offsets(config.bank_width), half_offsets(config.pool_width)]
-        reaches += [half_offsets(config.stack_width)] * config.stack_layers
-        self.batch = batch
-        self.first = sum(reach.start for reach in reaches)
-        stop = sum(reach.stop - 1 for reach in reaches) + 1
-        self.words_U, word_N = torch.unique(batch.ids_N, return_inverse=True)
-        self.zeros = len(self.words_U)  # the number of the word that stands for what is beyond a sentence
-        offset_R = torch.arange(self.first, stop, device=device)
-        place_NR = torch.arange(batch.n_words, device=device)[:, None] + offset_R
-        inside_NR = (batch.position_N[:, None] + offset_R >= 0) & (batch.remaining_N[:, None] - offset_R >= 0)
-        self.word_NR = torch.where(inside_NR, word_N[place_NR.clamp(0, batch.n_words - 1)], self.zeros)
-        # One random number for each (offset, word); the fixed seed only makes timing repeatable, any seed gives the result.
-        rng = torch.Generator().manual_seed(0)
-        number = torch.randint(-(2**62), 2**62, (self.zeros + 1, len(offset_R)), generator=rng).to(device)
-        number_NR = torch.gather(number, 0, self.word_NR)
-        self.sums_NR = F.pad(number_NR.cumsum(1), (1, 0))
-
-    def column(self, offset: int) -> int:
-        return offset - self.first
-
-    def layer(self, reach: range) -> "Layer":
-        """The distinct windows of a layer that sees these offsets."""
-        key_N = self.sums_NR[:, self.column(reach.stop)] - self.sums_NR[:, self.column(reach.start)]
-        keys_D, row_N = torch.unique(key_N, return_inverse=True)
-        rep_D = torch.empty_like(keys_D)
-        rep_D[row_N] = torch.arange(len(row_N), device=row_N.device)
-        words_NW = self.word_NR[:, self.column(reach.start) : self.column(reach.stop)]
-        if not torch.equal(words_NW[rep_D][row_N], words_NW):  # once in 10^9 batches: two windows have one number
-            _, row_N = torch.unique(words_NW, dim=0, return_inverse=True)
-            rep_D = torch.empty(int(row_N.max()) + 1, dtype=torch.int64, device=row_N.device)
-            rep_D[row_N] = torch.arange(len(row_N), device=row_N.device)
-        return Layer(self, reach, row_N, rep_D)
-
-
-class Layer:
-    """The distinct windows of one layer: `row_N[i]` is the window of position i, `rep_D[d]` a position that has window d."""
-
-    def __init__(self, windows: Windows, reach: range, row_N: Tensor, rep_D: Tensor) -> None:
-        self.windows, self.reach, self.row_N, self.rep_D = windows, reach, row_N, rep_D
-        self.rows_below: list[Tensor] = []  # for each offset of the layer's filter: the rows of the layer below it reads
-
-    def above(self, filter_reach: range) -> "Layer":
-        """The layer whose filters read this one at these offsets."""
-        reach = range(self.reach.start + filter_reach.start, self.reach.stop + filter_reach.stop - 1)
-        layer = self.windows.layer(reach)
-        batch, beyond = self.windows.batch, len(self.rep_D)
-        for offset in filter_reach:
-            inside_D = (batch.position_N[layer.rep_D] + offset >= 0) & (batch.remaining_N[layer.rep_D] - offset >= 0)
-            place_D = (layer.rep_D + offset).clamp(0, batch.n_words - 1)
-            layer.rows_below.append(torch.where(inside_D, self.row_N[place_D], beyond))
-        return layer
+def with_room(like: Tensor, n_rows: int, n_columns: int) -> Tensor:
+    """Rows to be filled, and a last one of zeros."""
+    rows = like.new_empty(n_rows + 1, n_columns)
+    rows[-1] = 0
+    return rows
