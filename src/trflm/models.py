@@ -17,6 +17,7 @@ from torch import Tensor
 from trflm.build import Learner, build_trf
 from trflm.checkpoint import load_state, save_state
 from trflm.config import CNNModel, LSTMModel, LSTMProposalSection, Model, parse
+from trflm.engine import Engine
 from trflm.errors import InputError
 from trflm.language_model import Explanation, LanguageModel
 from trflm.learning.augsa import AugSA
@@ -41,15 +42,10 @@ class FieldModel:
         self.proposal = proposal
         self.sampler = sampler
         self.vocab = self.fields[-1].vocab
+        self.engine = Engine(self.fields)
 
     def log_prob(self, sentences: Batch | Sequence[str]) -> Tensor:
-        batch = self.vocab.batch(sentences)
-        scores = []
-        for field in self.fields:
-            scores.append(field.log_prob(batch))
-            if len(self.fields) > 1:
-                field.potential.forget()  # the tables of ten snapshots at once would fill gigabytes
-        return torch.stack(scores).mean(0)
+        return self.engine.log_prob(self.vocab.batch(sentences))
 
     def explain(self, sentences: Batch | Sequence[str]) -> Explanation:
         batch = self.vocab.batch(sentences)

@@ -58,6 +58,8 @@ def half_offsets(width: int) -> range:
 class CNN(nn.Module):
     """phi(x) of a packed batch. See the equations at the head of this file."""
 
+    score_in_bf16 = False  # the products of `score`, where the CPU has instructions for it
+
     def __init__(self, config: CNNConfig, n_words: int, rng: torch.Generator | None = None) -> None:
         super().__init__()
         self.config = config

@@ -15,52 +15,85 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trflm.potentials.cnn import CNN
-from trflm.potentials.row_kernels import pool_rows, stack_rows
+from trflm.potentials.cnn import CNN, CNNConfig
 from trflm.potentials.windows import Shape, WindowIndex
 from trflm.text import Batch
 
 
 def contributions(cnn: CNN, batch: Batch) -> Tensor:
     """[N] what each position adds to phi, without gradient; equal to `CNN.contributions`."""
-    config = cnn.config
-    shape = Shape(config.bank_width, config.pool_width, config.stack_width, config.stack_layers)
     with torch.no_grad():
-        index = WindowIndex.of(batch, shape)
+        h_DS, row_N = features(cnn, batch)
+        return (h_DS @ cnn.readout)[row_N] + (cnn.constant / batch.lengths_B)[batch.sentence_N]
+
+
+def features(cnn: CNN, batch: Batch) -> tuple[Tensor, Tensor]:
+    """([D, S] ReLU(sum_j a_j * Y_j) of each distinct window of the last layer, [N] the window of each position)."""
+    with torch.no_grad():
+        index = WindowIndex.of(batch, window_shape(cnn.config))
         z_DC, total_DS = first_products(cnn, index), None
-        for j, (layer, a_S) in enumerate(zip(index.stack, cnn.skip, strict=True)):
-            y_DS, total_DS = stack_rows(z_DC.view(-1, len(a_S)), layer.reads_Ds, a_S, total_DS, layer.inner_D)
-            if j + 1 < len(cnn.stack):
-                weight = cnn.stack[j + 1].flatten(1)
-                z_DC = with_room(y_DS, len(y_DS), weight.shape[1])
-                torch.mm(y_DS, weight, out=z_DC[:-1])
+        for layer, a_S, above in zip(index.stack, cnn.skip, [*cnn.stack[1:], None], strict=True):
+            y_DS = F.embedding_bag(layer.reads_Ds, z_DC.view(-1, len(a_S)), mode="sum").relu_()
+            if total_DS is None:
+                total_DS = y_DS * a_S
+            else:
+                total_DS = total_DS.index_select(0, layer.inner_D).addcmul_(y_DS, a_S)
+            if above is not None:
+                z_DC = with_zero_row(y_DS, above[0].numel())
+                product(cnn, y_DS, above, z_DC[:-1], beta=0)
         assert total_DS is not None  # stack_layers >= 1
-        value_D = total_DS.relu_() @ cnn.readout
-        return value_D[index.top_N] + (cnn.constant / batch.lengths_B)[batch.sentence_N]
+        return total_DS.relu_(), index.top_N
+
+
+def window_shape(config: CNNConfig) -> Shape:
+    return Shape(config.bank_width, config.pool_width, config.stack_width, config.stack_layers)
 
 
 def first_products(cnn: CNN, index: WindowIndex) -> Tensor:
     """[D+1, C] the pooled bank times the filters of the first stack layer, and a last row of zeros."""
     w, P = cnn.config.bank_filters, len(cnn.offsets)
-    slot_U = F.pad(cnn.word_table.slots(cnn, index.words_U), (0, 1)).int()  # slot 0: the zeros beyond a sentence
+    first_row_U = F.pad(cnn.word_table.slots(cnn, index.words_U) * P, (0, 1)).int()  # slot 0: the zeros beyond a sentence
     table = cnn.word_table.rows.view(-1, w)
     pair_P = torch.arange(P, dtype=torch.int32, device=table.device)
-    z_DC = table.new_zeros(0)
-    for k, (words_Dk, reads_Dp, weight) in enumerate(zip(index.bank, index.pool, cnn.stack[0].split(w), strict=True), 1):
-        rows_Dk = slot_U[words_Dk] * P + pair_P[k * (k - 1) // 2 : k * (k + 1) // 2]
-        h_Dw = pool_rows(F.embedding_bag(rows_Dk, table, mode="sum"), reads_Dp)
-        wider_DC = with_room(h_Dw, len(h_Dw), weight[0].numel())
-        if k == 1:
-            torch.mm(h_Dw, weight.flatten(1), out=wider_DC[:-1])
-        else:
+    z_DC = table.new_empty(0)
+    for k, (words_Dk, reads, weight) in enumerate(zip(index.bank, index.pool, cnn.stack[0].split(w), strict=True), 1):
+        rows_Dk = first_row_U.index_select(0, words_Dk.view(-1)).view_as(words_Dk) + pair_P[k * (k - 1) // 2 : k * (k + 1) // 2]
+        h_Dw = largest(F.embedding_bag(rows_Dk, table, mode="sum").relu_(), reads)
+        wider_DC = with_zero_row(h_Dw, weight[0].numel())
+        if k > 1:
             torch.index_select(z_DC, 0, index.parents[k - 2], out=wider_DC[:-1])
-            wider_DC[:-1].addmm_(h_Dw, weight.flatten(1))
+        product(cnn, h_Dw, weight, wider_DC[:-1], beta=int(k > 1))
         z_DC = wider_DC
     return z_DC
 
 
-def with_room(like: Tensor, n_rows: int, n_columns: int) -> Tensor:
-    """Rows to be filled, and a last one of zeros."""
-    rows = like.new_empty(n_rows + 1, n_columns)
+def largest(f_Dw: Tensor, reads: list[Tensor]) -> Tensor:
+    """The maximum of the rows at `reads[0]`, `reads[1]`, ..."""
+    h_Dw = f_Dw.index_select(0, reads[0])
+    for read_D in reads[1:]:
+        torch.maximum(h_Dw, f_Dw.index_select(0, read_D), out=h_Dw)
+    return h_Dw
+
+
+def with_zero_row(h_DC: Tensor, n_columns: int) -> Tensor:
+    """[D+1, n_columns] room for a product of these rows, and a last row of zeros."""
+    rows = h_DC.new_empty(len(h_DC) + 1, n_columns)
     rows[-1] = 0
     return rows
+
+
+def product(cnn: CNN, h_DC: Tensor, weight: Tensor, out: Tensor, beta: int) -> None:
+    """out = beta * out + h times the filters [C, s, S], all offsets side by side; bf16 rounds the factors, not the sum."""
+    if cnn.score_in_bf16:
+        rounded = h_DC.bfloat16() @ weight.flatten(1).bfloat16()
+        if beta:
+            out += rounded
+        else:
+            out.copy_(rounded)
+    else:
+        out.addmm_(h_DC, weight.flatten(1), beta=beta)
+
+
+def fast_bf16() -> bool:
+    """Does this CPU multiply in bf16? Without such instructions bf16 is 25 times slower than fp32."""
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
