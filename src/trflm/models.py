@@ -98,8 +98,11 @@ def vocab_hash(vocab: Vocab) -> str:
     return hashlib.sha256(vocab.to_text().encode()).hexdigest()
 
 
-def load_model(path: Path | str) -> LanguageModel:
-    """The model of a run directory, a saved model directory or an ARPA file; of a field, the snapshots it kept."""
+def load_model(path: Path | str, bf16: bool = False) -> LanguageModel:
+    """The model of a run directory, a saved model directory or an ARPA file; of a field, the snapshots it kept.
+
+    With `bf16` a field's products are in bf16 if the CPU has instructions for it (see `Engine.use_bf16`).
+    """
     path = Path(path)
     if path.name.endswith((".arpa", ".arpa.gz")):
         return read_arpa(path)
@@ -121,7 +124,10 @@ def load_model(path: Path | str) -> LanguageModel:
             loaded = [load_field(file, model, recipe, vocab) for file in files]
             learner = recipe.get("learner", {})
             sampler = TransMSConfig(**{k: learner[k] for k in ("jump_range", "block", "trials") if k in learner})
-            return FieldModel([field for field, _ in loaded], loaded[-1][1], sampler)
+            lm = FieldModel([field for field, _ in loaded], loaded[-1][1], sampler)
+            if bf16:
+                lm.engine.use_bf16()
+            return lm
         case LSTMModel():
             return load_lstm(last, model, vocab)
         case _:

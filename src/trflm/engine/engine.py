@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from trflm.potentials.cnn import CNN
-from trflm.potentials.cnn_windows import fast_bf16
+from trflm.potentials.cnn_windows import has_bf16
 from trflm.text import Batch
 from trflm.text.batch import in_parts
 from trflm.trf import TRF
@@ -35,7 +35,7 @@ class Engine:
 
         log_prob then differs by 2 % of the spread of scores within a list at most; see docs/performance.md.
         """
-        bf16 = anyway or fast_bf16()
+        bf16 = anyway or has_bf16()
         for field in self.fields:
             for cnn in cnns(field):
                 cnn.score_in_bf16 = bf16

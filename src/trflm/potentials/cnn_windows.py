@@ -11,6 +11,8 @@ added. All this is exact: the same sums in another order.
 Shapes: N positions, D distinct windows of a layer, w filters of a width, C = s * d_s columns for s offsets, S = d_s channels.
 """
 
+import functools
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -83,17 +85,22 @@ def with_zero_row(h_DC: Tensor, n_columns: int) -> Tensor:
 
 
 def product(cnn: CNN, h_DC: Tensor, weight: Tensor, out: Tensor, beta: int) -> None:
-    """out = beta * out + h times the filters [C, s, S], all offsets side by side; bf16 rounds the factors, not the sum."""
-    if cnn.score_in_bf16:
-        rounded = h_DC.bfloat16() @ weight.flatten(1).bfloat16()
-        if beta:
-            out += rounded
-        else:
-            out.copy_(rounded)
+    """out = beta * out + h times the filters [C, s, S], all offsets side by side."""
+    weight = weight.flatten(1)
+    if not cnn.score_in_bf16:
+        out.addmm_(h_DC, weight, beta=beta)
+        return
+    if has_bf16():
+        product_DC = h_DC.bfloat16() @ weight.bfloat16()
+    else:  # the same numbers, but 25 times faster than torch's way without such instructions: factors and result rounded
+        product_DC = (h_DC.bfloat16().float() @ weight.bfloat16().float()).bfloat16()
+    if beta:
+        out += product_DC
     else:
-        out.addmm_(h_DC, weight.flatten(1), beta=beta)
+        out.copy_(product_DC)
 
 
-def fast_bf16() -> bool:
-    """Does this CPU multiply in bf16? Without such instructions bf16 is 25 times slower than fp32."""
+@functools.cache
+def has_bf16() -> bool:
+    """Does this CPU multiply in bf16?"""
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()

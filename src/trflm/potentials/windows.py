@@ -1,4 +1,4 @@
-"""The distinct windows of words in a batch: which ones there are, layer by layer, and which rows of the layer below each one reads.
+"""The distinct windows of words in a batch: which there are, layer by layer, and which rows of the layer below each one reads.
 
 A position of the bank's width k sees k words, its pooled value k + p - 1 (p the pooling width), a stack layer s - 1 more
 (s the stack's width). Hypotheses of one utterance, or trials of one Markov move, share most of their windows. The index is
