@@ -28,7 +28,7 @@ BUCKET = 50  # sentences convolved at once
 class PlainCNN(CNN):
     """The potential by conv1d."""
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: Batch, rng: torch.Generator | None = None) -> Tensor:
         order = torch.argsort(batch.lengths_B, stable=True)
         phi_B = torch.cat([plain_phi(self, batch.select(index)) for index in order.split(BUCKET)])
         return phi_B[torch.argsort(order)]

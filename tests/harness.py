@@ -53,6 +53,16 @@ def check_potential(potential: Potential, n_words: int, longest: int) -> None:
     repeated = batch.select(torch.arange(len(batch)).repeat(3))
     torch.testing.assert_close(potential.score(repeated), phi_B.repeat(3), rtol=1e-10, atol=1e-10)
 
+    # Dropout (if any) is the generator's alone: the same generator, the same phi; parameters can be saved and loaded.
+    assert torch.equal(potential(batch, rng(4)), potential(batch, rng(4)))
+    state = {name: value.clone() for name, value in potential.state_dict().items()}
+    with torch.no_grad():
+        for parameter in potential.parameters():
+            parameter.add_(0.1)
+    assert not torch.equal(potential(batch), phi_B)
+    potential.load_state_dict(state)
+    assert torch.equal(potential(batch), phi_B)
+
     # Directional derivative of a weighted sum of phi, by autograd and by central differences.
     weight_B = torch.randn(len(batch), generator=rng(2), dtype=torch.float64)
     parameters = list(potential.parameters())

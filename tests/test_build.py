@@ -4,13 +4,20 @@ import pytest
 import torch
 from commands import TINY_TEXT
 
-from trflm.build import Data, build_learner, proposal_classes
+from trflm.build import Data
 from trflm.config import FieldRecipe, LSTMProposalSection, read_recipe
 from trflm.errors import InputError
+from trflm.learners import build_learner, proposal_classes
 from trflm.learning.augsa import AugSA
+from trflm.learning.nce import NCE
 from trflm.models import FieldModel, load_model, save_model
+from trflm.potentials.blstm import BLSTM
+from trflm.potentials.cnn import CNN
+from trflm.potentials.mixed import Mixed
 from trflm.run_directory import RunDirectory
+from trflm.seeds import generator
 from trflm.text.classes import exchange_classes, write_classes
+from trflm.text.word2vec import word2vec
 
 RECIPE = """
 [data]
@@ -78,3 +85,44 @@ def test_a_model_comes_back_with_its_classes_and_a_run_refuses_others(recipe, tm
     other = build_learner(recipe, data, fresh=False)
     with pytest.raises(InputError, match="not those the run was started with"):
         other.load_state_dict(learner.state_dict())
+
+
+BLSTM_PART = 'kind = "blstm"\nembedding = 4\nunits = 5\nlayers = 2\nword2vec = true\n'
+CNN_PART = (
+    "embedding = 4\nprojection = 4\nbank_width = 3\nbank_filters = 4\nstack_layers = 1\nstack_filters = 4\nword2vec = true\n"
+)
+POTENTIALS = {
+    "blstm": "[model]\n" + BLSTM_PART,
+    "cnn-blstm": '[model]\nkind = "cnn-blstm"\nunits = 5\n' + CNN_PART,
+    "mixed": f'[model]\nkind = "mixed"\n[[model.parts]]\n{CNN_PART}[[model.parts]]\n{BLSTM_PART}',
+}
+
+
+@pytest.mark.parametrize("kind", POTENTIALS)
+def test_a_field_of_each_potential_starts_from_word2vec_learns_and_comes_back(kind, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "text.txt").write_text(TINY_TEXT)
+    train = f'[data]\ntrain = "{tmp_path}/text.txt"\n'
+    (tmp_path / "r.toml").write_text(f'{train}{POTENTIALS[kind]}[learner]\nkind = "nce"\nbatch = 6\n')
+    recipe = read_recipe(tmp_path / "r.toml")
+    assert isinstance(recipe, FieldRecipe)
+    assert recipe.model.kind == kind
+    data = Data.read(recipe)
+    learner = build_learner(recipe, data, fresh=True)
+    assert isinstance(learner, NCE)
+    potential = learner.trf.potential
+    words_U, vector_UE = word2vec(data.train.sentences, len(data.vocab), 4, recipe.run.seed)
+    for part in potential.parts if isinstance(potential, Mixed) else [potential]:
+        assert isinstance(part, CNN | BLSTM)
+        assert torch.equal(part.embedding[words_U], vector_UE)
+    before = learner.trf.phi(data.train.sentences.long())
+    learner.step(0, generator(1, "step"))
+    assert not torch.equal(learner.trf.phi(data.train.sentences.long()), before)
+
+    (tmp_path / "run").mkdir()
+    with RunDirectory(tmp_path / "run", recipe, data):
+        save_model(tmp_path / "run/model.safetensors", learner, 1)
+    with RunDirectory(tmp_path / "run", recipe, data):  # the same recipe is accepted again
+        pass
+    text = ["the cat ran", "a bird"]
+    assert torch.equal(load_model(tmp_path / "run").log_prob(text), learner.trf.log_prob(text))

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from trflm.config import FieldRecipe, LSTMRecipe, NCELearner, NGramRecipe, SGDLearner, parse, read_recipe
+from trflm.config import CNNModel, FieldRecipe, LSTMRecipe, NCELearner, NGramRecipe, SGDLearner, parse, read_recipe
 from trflm.errors import InputError
 
 
@@ -24,6 +24,7 @@ def test_values_defaults_and_overrides(recipe):
     r = read_recipe(recipe(GOOD), ["learner.batch=7", "data.train=other file.txt", "run.minutes=1.5"])
     assert isinstance(r, FieldRecipe)
     assert isinstance(r.learner, NCELearner)
+    assert isinstance(r.model, CNNModel)
     assert (r.model.embedding, r.model.projection) == (8, 128)
     assert (r.learner.batch, r.learner.lr) == (7, 1.0)
     assert isinstance(r.learner.lr, float)
@@ -59,8 +60,16 @@ def test_a_saved_recipe_reads_back_the_same(recipe, text):
         (GOOD + "batch = true\n", r"learner\.batch = True: expected a whole number"),
         (GOOD + "batch = 0\n", r"r\.toml: \[learner\] batch and noise_ratio must be at least 1"),
         (GOOD.replace("nce", "nec"), r"learner\.kind = 'nec': expected one of augsa, nce; did you mean 'nce'\?"),
-        (GOOD.replace('"cnn"', '"lstn"'), r"model\.kind = 'lstn': expected one of cnn, lstm, ngram; did you mean 'lstm'\?"),
+        (
+            GOOD.replace('"cnn"', '"lstn"'),
+            r"model\.kind = 'lstn': expected one of cnn, blstm, cnn-blstm, mixed, lstm, ngram; did you mean 'lstm'\?",
+        ),
         ('model = "cnn"\n' + NGRAM.partition("[model]")[0], r"model = 'cnn': expected a section \[model\]"),
+        (
+            GOOD.replace('"cnn"\nembedding = 8', '"mixed"'),
+            r"r\.toml: \[model\] parts is missing: give a section \[\[model\.parts",
+        ),
+        (GOOD.replace("embedding", "dropout"), r"r\.toml: \[model\] dropout = 8\.0: must be a probability below 1"),
         (LSTM + '[learner]\nkind = "nce"\n', r"learner\.kind = 'nce': expected one of sgd, adam"),
         (LSTM + "[proposal]\n", r"\[proposal\]: unknown section"),
         (LSTM + "dropout = 1\n", r"r\.toml: \[model\] dropout is a probability below 1"),

@@ -16,12 +16,16 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from trflm.errors import InputError
 from trflm.learning.augsa import AugSAConfig
+from trflm.learning.dnce import DNCEConfig
 from trflm.learning.lstm import AdamConfig, SGDConfig
 from trflm.learning.nce import NCEConfig
+from trflm.learning.word_nce import WordNCEConfig
 from trflm.lms.lstm import LSTMConfig
 from trflm.lms.lstm_proposal import LSTMProposalConfig
 from trflm.lms.ngram import KneserNeyConfig
+from trflm.potentials.blstm import BLSTMConfig
 from trflm.potentials.cnn import CNNConfig
+from trflm.potentials.cnn_blstm import CNNBLSTMConfig
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,37 @@ class CNNModel(CNNConfig):
 
 
 @dataclass(frozen=True)
+class BLSTMModel(BLSTMConfig):
+    """[model] kind = "blstm": a random field with a bidirectional LSTM potential."""
+
+    kind: Literal["blstm"] = "blstm"
+    word2vec: bool = False
+
+
+@dataclass(frozen=True)
+class CNNBLSTMModel(CNNBLSTMConfig):
+    """[model] kind = "cnn-blstm": a random field whose bidirectional LSTM reads the features of a CNN."""
+
+    kind: Literal["cnn-blstm"] = "cnn-blstm"
+    word2vec: bool = False
+
+
+OneModel = CNNModel | BLSTMModel | CNNBLSTMModel
+
+
+@dataclass(frozen=True)
+class MixedModel:
+    """[model] kind = "mixed": a random field with the sum of several potentials, a section [[model.parts]] for each."""
+
+    parts: tuple[OneModel, ...] = ()
+    kind: Literal["mixed"] = "mixed"
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise ValueError('parts is missing: give a section [[model.parts]] with its kind = "..." for each potential')
+
+
+@dataclass(frozen=True)
 class LSTMModel(LSTMConfig):
     """[model] kind = "lstm": a left-to-right LSTM."""
 
@@ -66,7 +101,8 @@ class NGramModel(KneserNeyConfig):
     kind: Literal["ngram"] = "ngram"
 
 
-Model = CNNModel | LSTMModel | NGramModel
+PotentialModel = OneModel | MixedModel  # random fields
+Model = PotentialModel | LSTMModel | NGramModel
 
 
 @dataclass(frozen=True)
@@ -87,6 +123,48 @@ class LSTMProposalSection(LSTMProposalConfig):
 
 
 @dataclass(frozen=True)
+class ReferenceSection:
+    """[reference]: the model that a random field tilts, p_ref(x) exp(phi(x)); a Kneser-Ney model of the training text."""
+
+    order: int = 0  # 0: none; 1: unigram; 5: the usual
+
+    def __post_init__(self) -> None:
+        if self.order < 0:
+            raise ValueError("order must not be negative; 0 is no reference")
+
+
+@dataclass(frozen=True)
+class UnigramNoise:
+    """[noise] kind = "unigram": words drawn independently, lengths from pi."""
+
+    kind: Literal["unigram"] = "unigram"
+
+
+@dataclass(frozen=True)
+class NGramNoise:
+    """[noise] kind = "ngram": a Kneser-Ney model of the training text."""
+
+    kind: Literal["ngram"] = "ngram"
+    order: int = 5
+
+    def __post_init__(self) -> None:
+        if self.order < 1:
+            raise ValueError("order must be at least 1")
+
+
+@dataclass(frozen=True)
+class TrainedNoise:
+    """[noise] kind = "trained": an n-gram or LSTM model that was trained before, on the same vocabulary."""
+
+    kind: Literal["trained"] = "trained"
+    model: str = ""  # its run directory, or an ARPA file
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            raise ValueError('model is missing: give the run of an n-gram or LSTM model, as in model = "runs/lstm-200"')
+
+
+@dataclass(frozen=True)
 class AugSALearner(AugSAConfig):
     """[learner] kind = "augsa"."""
 
@@ -98,6 +176,20 @@ class NCELearner(NCEConfig):
     """[learner] kind = "nce"."""
 
     kind: Literal["nce"] = "nce"
+
+
+@dataclass(frozen=True)
+class DNCELearner(DNCEConfig):
+    """[learner] kind = "dnce": the noise is the LSTM of [proposal]."""
+
+    kind: Literal["dnce"] = "dnce"
+
+
+@dataclass(frozen=True)
+class WordNCELearner(WordNCEConfig):
+    """[learner] kind = "word-nce": a start for a BLSTM potential."""
+
+    kind: Literal["word-nce"] = "word-nce"
 
 
 @dataclass(frozen=True)
@@ -126,6 +218,7 @@ class RunConfig:
     stop_window: int = 0  # stop when the mean dev criterion of so many epochs is not above that of as many before; 0: never
     stop_gain: float = 0.0  # by how much it has to be above
     keep_best: bool = False  # save the model of the epoch with the best dev criterion instead of the last one
+    init: str = ""  # start from the model of this run instead of random parameters
     threads: int = 0  # 0: torch's choice
     device: str = "cpu"
 
@@ -152,9 +245,11 @@ class FieldRecipe:
     """One training run of a random field, complete."""
 
     data: DataConfig
-    model: CNNModel = field(default_factory=CNNModel)
-    proposal: LSTMProposalSection = field(default_factory=LSTMProposalSection)
-    learner: AugSALearner | NCELearner = field(default_factory=AugSALearner)
+    model: PotentialModel = field(default_factory=CNNModel)
+    reference: ReferenceSection = field(default_factory=ReferenceSection)
+    proposal: LSTMProposalSection = field(default_factory=LSTMProposalSection)  # of AugSA; the noise of DNCE
+    noise: UnigramNoise | NGramNoise | TrainedNoise = field(default_factory=UnigramNoise)  # of NCE
+    learner: AugSALearner | NCELearner | DNCELearner | WordNCELearner = field(default_factory=AugSALearner)
     run: RunConfig = field(default_factory=RunConfig)
 
 
@@ -182,7 +277,7 @@ class NGramRecipe:
 
 
 Recipe = FieldRecipe | LSTMRecipe | NGramRecipe
-RECIPE_OF = {CNNModel: FieldRecipe, LSTMModel: LSTMRecipe, NGramModel: NGramRecipe}
+RECIPE_OF = {**dict.fromkeys(get_args(PotentialModel), FieldRecipe), LSTMModel: LSTMRecipe, NGramModel: NGramRecipe}
 
 
 def read_recipe(path: Path | str, overrides: Iterable[str] = ()) -> Recipe:

@@ -14,24 +14,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trflm.build import Learner, build_trf
+from trflm.build import build_trf
 from trflm.checkpoint import load_state, save_state
-from trflm.config import CNNModel, LSTMModel, LSTMProposalSection, Model, parse
+from trflm.config import LSTMModel, LSTMProposalSection, Model, NGramModel, PotentialModel, parse
 from trflm.engine import Engine
 from trflm.errors import InputError
 from trflm.language_model import Explanation, LanguageModel
 from trflm.learning.augsa import AugSA
+from trflm.learning.dnce import DNCE
 from trflm.learning.lstm import LSTMLearner
+from trflm.learning.nce import NCE
+from trflm.learning.word_nce import WordNCE
 from trflm.lms.lstm import LSTM
 from trflm.lms.lstm_proposal import LSTMProposal
 from trflm.lms.ngram import NGram, read_arpa
+from trflm.lms.ngram.proposal import NGramProposal
 from trflm.lms.proposal import Proposal
 from trflm.lms.unigram import Unigram
+from trflm.potentials.reference import Tilted
 from trflm.sampling.draw import draw_sentences
 from trflm.sampling.mixture import TransMSConfig
 from trflm.seeds import generator
 from trflm.text import Batch, Vocab
 from trflm.trf import TRF
+
+REFERENCE = "reference.safetensors"  # in a run whose field tilts an n-gram model
+
+Learner = AugSA | NCE | WordNCE | LSTMLearner
 
 
 class FieldModel:
@@ -80,14 +89,26 @@ def save_model(path: Path, learner: Learner, step: int, snapshots: Sequence[str]
             save_state(path, {"lstm": learner.lstm.state_dict()}, content="model", **note)
         case AugSA():
             save_field(path, learner.trf, {"lstm": learner.proposal.state_dict()}, step, snapshots)
+        case DNCE():
+            learner.write_zeta()
+            save_field(path, learner.trf, {"lstm": learner.proposal.state_dict()}, step, snapshots)
         case _:
             learner.write_zeta()
-            save_field(path, learner.trf, {"unigram": learner.noise.log_word_V}, step, snapshots)
+            unigram = learner.dev_choice.replacements.unigram
+            save_field(path, learner.trf, {"unigram": unigram.log_word_V}, step, snapshots)
 
 
 def save_field(path: Path, trf: TRF, proposal: dict[str, Any], step: int, snapshots: Sequence[str]) -> None:
     note = {"step": step, "vocab": vocab_hash(trf.vocab), "log_Z1": trf.log_Z1(), "snapshots": list(snapshots)}
     save_state(path, {"trf": trf.state_dict(), "proposal": proposal}, content="model", **note)
+
+
+def save_reference(run: Path, trf: TRF) -> None:
+    """The reference of a field, if it has one and the run does not hold it yet: it never changes."""
+    file = run / REFERENCE
+    if isinstance(trf.potential, Tilted) and not file.exists():
+        assert isinstance(trf.potential.reference, NGram)
+        save_ngram(file, trf.potential.reference)
 
 
 def save_ngram(path: Path, ngram: NGram) -> None:
@@ -118,29 +139,34 @@ def load_model(path: Path | str, bf16: bool = False) -> LanguageModel:
         recipe = config["recipe"]
         model = parse(Model, recipe["model"], str(path / "config.json"), "model")
     match model:
-        case CNNModel():
+        case LSTMModel():
+            return load_lstm(last, model, vocab)
+        case NGramModel():
+            return load_ngram(last, vocab)
+        case _:
             names = load_content(last, vocab)[1].get("snapshots", [])
             files = [path / "snapshots" / name for name in names] or [last]
-            loaded = [load_field(file, model, recipe, vocab) for file in files]
+            reference = load_ngram(path / REFERENCE, vocab) if recipe.get("reference", {}).get("order") else None
+            loaded = [load_field(file, model, recipe, vocab, reference) for file in files]
             learner = recipe.get("learner", {})
             sampler = TransMSConfig(**{k: learner[k] for k in ("jump_range", "block", "trials") if k in learner})
             lm = FieldModel([field for field, _ in loaded], loaded[-1][1], sampler)
             if bf16:
                 lm.engine.use_bf16()
             return lm
-        case LSTMModel():
-            return load_lstm(last, model, vocab)
-        case _:
-            return load_ngram(last, vocab)
 
 
-def load_field(file: Path, model: CNNModel, recipe: dict[str, Any], vocab: Vocab) -> tuple[TRF, Proposal]:
+def load_field(
+    file: Path, model: PotentialModel, recipe: dict[str, Any], vocab: Vocab, reference: NGram | None
+) -> tuple[TRF, Proposal]:
     """One field and its proposal."""
     state, note = load_content(file, vocab)
     with belonging(file):
-        trf = build_trf(model, vocab, state["trf"]["pi"])
+        trf = build_trf(model, vocab, state["trf"]["pi"], reference)
         trf.load_state_dict(state["trf"])
         trf.remember_log_Z1(float(note["log_Z1"]))
+        if "unigram" in state["proposal"] and reference:
+            return trf, NGramProposal(reference)
         if "unigram" in state["proposal"]:
             return trf, Unigram(vocab, trf.pi, state["proposal"]["unigram"])
         section = parse(LSTMProposalSection, recipe["proposal"], str(file.parent / "config.json"), "proposal")

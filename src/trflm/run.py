@@ -17,14 +17,15 @@ from typing import Any
 
 import torch
 
-from trflm.build import Data, Learner, build_learner
+from trflm.build import Data
 from trflm.checkpoint import load_state, save_state
 from trflm.config import FieldRecipe, LSTMRecipe, RunConfig
 from trflm.errors import InputError, TrainingError
+from trflm.learners import build_learner
 from trflm.learning.loop import Moment, known_lengths, training
 from trflm.learning.lstm import LSTMLearner
 from trflm.learning.schedules import stopped_rising
-from trflm.models import belonging, save_model
+from trflm.models import Learner, belonging, save_model, save_reference
 from trflm.progress import Progress, shown
 from trflm.run_directory import RunDirectory, locked, writing
 
@@ -48,6 +49,8 @@ def train(recipe: FieldRecipe | LSTMRecipe, out: Path, resume: bool, progress: P
             if corpus is not None:
                 run.log(corpus.summary(), progress)
         learner = build_learner(recipe, data, fresh=not run.checkpoint.exists())
+        if not isinstance(learner, LSTMLearner):
+            save_reference(out, learner.trf)
         dev = data.dev.sentences if data.dev else None
         if dev is not None and not isinstance(learner, LSTMLearner):
             left_out = len(dev) - len(known_lengths(dev.to(recipe.run.device), learner.trf))

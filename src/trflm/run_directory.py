@@ -25,7 +25,7 @@ from trflm.models import read_config
 from trflm.progress import Progress
 
 # What a run has written that has nothing to lose yet: it may be started anew.
-BEFORE_A_CHECKPOINT = {"config.json", "vocab.txt", "metrics.jsonl", "train.log"}
+BEFORE_A_CHECKPOINT = {"config.json", "vocab.txt", "metrics.jsonl", "train.log", "reference.safetensors"}
 # Keys of [run] that a resumed run may set anew.
 MAY_CHANGE = {"epochs", "minutes", "checkpoint_seconds", "snapshots", "stop_window", "stop_gain", "threads"}
 

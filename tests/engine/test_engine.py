@@ -6,10 +6,13 @@ from harness import check_language_model, random_batch, random_pi, rng, tiny_voc
 
 from trflm.engine import Engine
 from trflm.engine.engine import in_threads
+from trflm.lms.ngram import KneserNeyConfig, kneser_ney
 from trflm.lms.unigram import Unigram
 from trflm.models import FieldModel
 from trflm.potentials.cnn import CNN, CNNConfig
 from trflm.potentials.cnn_plain import plain_phi
+from trflm.potentials.mixed import Mixed
+from trflm.potentials.reference import Tilted
 from trflm.potentials.windows import _known
 from trflm.sampling.exact import Exact
 from trflm.sampling.mixture import TransMSConfig
@@ -100,6 +103,30 @@ def test_what_is_kept_between_calls_is_bounded():
     assert not len(_known)
 
 
+def test_a_reference_is_scored_once_for_all_snapshots():
+    """And the result is that of each field by itself: the n-gram model has its float32 rounding (1e-5) only."""
+    vocab, text = tiny_vocab(40), random_batch(40, [9, 30, 12] * 5)
+    reference = kneser_ney(text, vocab, KneserNeyConfig(order=2))
+    calls = []
+    score = reference.log_prob
+    reference.log_prob = lambda sentences: calls.append(1) or score(sentences)
+    tilted = [TRF(vocab, Tilted(cnn(field), reference), field.pi) for field in fields(3)]
+    batch = random_batch(40, [9, 5, 14], seed=3)
+    expected = torch.stack([field.log_prob(batch) for field in tilted])
+    calls.clear()
+    torch.testing.assert_close(Engine(tilted).log_probs(batch), expected, rtol=0, atol=1e-4)
+    assert len(calls) == 1
+
+
+def test_the_parts_of_a_mixed_potential_share_one_index():
+    vocab, batch = tiny_vocab(40), random_batch(40, [9, 5, 14])
+    mixed = TRF(vocab, Mixed([cnn(field) for field in fields(2)]), random_pi(30))
+    with torch.no_grad():
+        phi_B = sum(plain_phi(cnn(field), batch) for field in fields(2))
+    torch.testing.assert_close(Engine([mixed]).log_prob(batch), phi_B + mixed.log_norm(batch.lengths_B), rtol=0, atol=1e-4)
+    assert len(_known[batch]) == 1
+
+
 class LengthPotential(torch.nn.Module):
     """No CNN: phi = -theta * l."""
 
@@ -107,7 +134,7 @@ class LengthPotential(torch.nn.Module):
         super().__init__()
         self.theta = torch.nn.Parameter(torch.tensor(0.7))
 
-    def forward(self, batch):
+    def forward(self, batch, rng=None):
         return -self.theta * batch.lengths_B
 
     score = forward

@@ -1,19 +1,32 @@
+"""Every noise-contrastive learner on a language small enough to enumerate: p comes to the data, log Z_l to the truth."""
+
 import math
 
+import pytest
 import torch
 from harness import random_pi, rng, tiny_vocab
 
 from trflm.learning.batches import ShuffledBatches
+from trflm.learning.dnce import DNCE, DNCEConfig
 from trflm.learning.loop import training
 from trflm.learning.nce import NCE, NCEConfig
+from trflm.learning.replacements import Choice, Replacements
+from trflm.lms.lstm import LSTM, LSTMConfig
+from trflm.lms.lstm_proposal import LSTMProposal, LSTMProposalConfig
+from trflm.lms.ngram import KneserNeyConfig, NGram, kneser_ney
+from trflm.lms.noise import ModelNoise, Noise, ProposalNoise
 from trflm.lms.unigram import Unigram
 from trflm.potentials.cnn import CNN, CNNConfig
+from trflm.potentials.reference import Tilted, log_lengths
 from trflm.sampling.exact import Exact, all_sentences
-from trflm.text import Batch, empirical_pi
+from trflm.text import Batch, empirical_pi, pack
 from trflm.text.lengths import draw_from_cdf
 from trflm.trf import TRF
 
+pytestmark = pytest.mark.filterwarnings("ignore:the .-grams of this text")  # too small for Kneser-Ney discounts
+
 V, M = 3, 3
+VOCAB = tiny_vocab(V)
 TINY = CNNConfig(embedding=8, projection=8, bank_width=3, bank_filters=8, stack_layers=2, stack_filters=8, init=0.5)
 
 
@@ -26,31 +39,96 @@ def data_sentences(n: int) -> Batch:
     return batch.select(draw_from_cdf(weights.cumsum(0), n, rng(8)))
 
 
+DATA = data_sentences(4000)
+PI = empirical_pi(DATA.lengths_B)
+
+
 def shares(data: Batch) -> torch.Tensor:
     """[S] the empirical distribution over all sentences."""
-    number = {x: s for s, x in enumerate(tiny_vocab(V).sentences(all_sentences(V, M)))}
-    rows = torch.tensor([number[x] for x in tiny_vocab(V).sentences(data)])
+    number = {x: s for s, x in enumerate(VOCAB.sentences(all_sentences(V, M)))}
+    rows = torch.tensor([number[x] for x in VOCAB.sentences(data)])
     return torch.bincount(rows, minlength=len(number)).double() / len(data)
 
 
-def test_learns_the_data_distribution_and_log_Z():
-    data = data_sentences(4000)
-    pi = empirical_pi(data.lengths_B)
-    trf = TRF(tiny_vocab(V), CNN(TINY, V, rng(1)), pi)
-    config = NCEConfig(batch=400, noise_ratio=4, lr=1e-2, lr_log_Z=3e-2)
-    learner = NCE(trf, Unigram.estimate(trf.vocab, data, pi), ShuffledBatches(data, 400, seed=1), config)
-    data_S = shares(data)
+def unigram() -> Unigram:
+    return Unigram.estimate(VOCAB, DATA, PI)
+
+
+def bigram() -> NGram:
+    return kneser_ney(DATA, VOCAB, KneserNeyConfig(order=2))
+
+
+def replacements() -> Replacements:
+    return Replacements(unigram(), bigram())
+
+
+def lstm_proposal() -> LSTMProposal:
+    return LSTMProposal(LSTMProposalConfig(units=16, classes=0, init=0.3), V, None, rng(2))
+
+
+def trained_lstm() -> LSTM:
+    return LSTM(VOCAB, LSTMConfig(embedding=6, hidden=6, layers=1, init=0.3), rng(2))
+
+
+NOISES = {
+    "unigram": unigram,
+    "ngram": lambda: ModelNoise(bigram()),
+    "lstm": lambda: ModelNoise(trained_lstm()),
+    "proposal": lambda: ProposalNoise(lstm_proposal(), PI),
+}
+
+
+def plain_field() -> TRF:
+    return TRF(VOCAB, CNN(TINY, V, rng(1)), PI)
+
+
+def tilted_field() -> TRF:
+    trf = TRF(VOCAB, Tilted(CNN(TINY, V, rng(1)), bigram()), PI)
+    trf.zeta[1:] = (log_lengths(bigram().draw(20_000, rng(3)).lengths_B, M) - trf.log_Z1())[1:]
+    trf.zeta[1] = 0
+    return trf
+
+
+STEPS = {"batch": 400, "lr": 1e-2, "lr_log_Z": 3e-2, "constant_epochs": 40, "decay": 0.95}
+
+
+def nce(noise: Noise, trf: TRF, **settings: float) -> NCE:
+    config = NCEConfig(**{**STEPS, "noise_ratio": 4, **settings})  # type: ignore[arg-type]
+    return NCE(trf, noise, replacements(), ShuffledBatches(DATA, 400, seed=1), config)
+
+
+def dnce(**settings: float) -> DNCE:
+    config = DNCEConfig(**{**STEPS, "noise_ratio": 2, "lr_noise": 1e-2, **settings})  # type: ignore[arg-type]
+    return DNCE(plain_field(), lstm_proposal(), replacements(), ShuffledBatches(DATA, 400, seed=1), config)
+
+
+LEARNERS = {
+    "unigram noise": lambda: nce(unigram(), plain_field()),
+    "n-gram noise": lambda: nce(ModelNoise(bigram()), plain_field()),
+    "LSTM noise": lambda: nce(ModelNoise(trained_lstm()), plain_field()),
+    "n-gram reference and noise": lambda: nce(ModelNoise(bigram()), tilted_field()),
+    "n-gram reference, unigram noise": lambda: nce(unigram(), tilted_field()),
+    "replacements": lambda: nce(unigram(), plain_field(), replacements=3),
+    "dynamic": dnce,
+    "dynamic, no noise among the data": lambda: dnce(alpha=1.0),
+}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_learns_the_data_distribution_and_log_Z(name: str):
+    learner = LEARNERS[name]()
+    trf, data_S = learner.trf, shares(DATA)
 
     def divergence() -> float:
         """KL(data || p), p normalised exactly."""
         with torch.no_grad():
-            log_p_S = Exact.of(trf.potential, V, M).log_prob(pi)
+            log_p_S = Exact.of(trf.potential, V, M).log_prob(PI)
         return float(torch.special.xlogy(data_S, data_S).sum() - (data_S * log_p_S).sum())
 
     before = divergence()
     for _ in training(learner, None, epochs=80, seed=1):
         pass
-    assert before > 0.3
+    assert before > 0.2
     assert divergence() < 0.02  # 39 sentences from 4000 draws; the learner's own noise is about 0.005
     with torch.no_grad():
         log_Z = Exact.of(trf.potential, V, M).log_Z[1:]
@@ -60,26 +138,96 @@ def test_learns_the_data_distribution_and_log_Z():
     torch.testing.assert_close(trf.log_Z1() + trf.zeta[2:], learner.log_Z.detach()[2:])
 
 
+def test_replacements_alone_teach_every_length():
+    """Conditional NCE by itself: p given the length comes to the data's, to any constant a length."""
+    trf = plain_field()
+    pairs_from = replacements()
+    adam = torch.optim.Adam(trf.potential.parameters(), lr=1e-2)
+    batches = ShuffledBatches(DATA, 400, seed=1)
+    for step in range(600):
+        batch = batches.of_step(step)
+        pairs = pairs_from.pairs(batch, 4, rng(step))
+        adam.zero_grad()
+        pairs.loss(trf.potential(batch), trf.potential(pairs.replaced)).backward()
+        adam.step()
+    with torch.no_grad():
+        log_p_S = Exact.of(trf.potential, V, M).log_prob(PI)
+    data_S = shares(DATA)
+    assert float(torch.special.xlogy(data_S, data_S).sum() - (data_S * log_p_S).sum()) < 0.02
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_noise_draws_what_it_says(name: str):
+    """100,000 draws: a share's standard error is at most 0.0016, so 0.008 is five of them. Sentences of more than M words,
+    which a left-to-right model may draw, are counted together."""
+    noise = NOISES[name]()
+    drawn = noise.draw(100_000, rng(3))
+    short = drawn.select((drawn.lengths_B <= M).nonzero().squeeze(1))
+    expected = noise.log_prob(all_sentences(V, M)).exp()
+    share = shares(short) * len(short) / len(drawn)
+    assert float((share - expected).abs().max()) < 0.008
+    assert abs(float(expected.sum()) - len(short) / len(drawn)) < 0.008
+    if name in ("unigram", "proposal"):
+        assert abs(float(expected.sum()) - 1) < 1e-6
+
+
 def test_loss_at_the_truth_is_known():
     """With p = q and nu = 1 nothing can be told apart: the loss is 2 log 2."""
-    data = data_sentences(500)
     pi = random_pi(M)
-    vocab = tiny_vocab(V)
-    noise = Unigram(vocab, pi, torch.full((V,), -math.log(V)))
-    trf = TRF(vocab, CNN(TINY, V, rng(1)), pi)
+    noise = Unigram(VOCAB, pi, torch.full((V,), -math.log(V)))
+    trf = TRF(VOCAB, CNN(TINY, V, rng(1)), pi)
     with torch.no_grad():
         for parameter in trf.potential.parameters():
             parameter.zero_()
-    learner = NCE(trf, noise, ShuffledBatches(data, 100, seed=1), NCEConfig(noise_ratio=1))
-    loss, _ = learner.loss(data, torch.zeros(len(data)), len(data) // 2)
+    learner = nce(noise, trf, noise_ratio=1)
+    loss, accuracy = learner.loss(DATA, torch.zeros(len(DATA)), len(DATA) // 2)
     assert math.isclose(float(loss.detach()), 2 * math.log(2), rel_tol=1e-9)
+    assert 0 <= accuracy <= 1
 
 
-def test_unigram_draws_what_it_says():
-    """100,000 draws: a share's standard error is at most 0.0016, so 0.008 is five of them."""
-    vocab, pi = tiny_vocab(V), random_pi(M)
-    noise = Unigram(vocab, pi, torch.tensor([0.2, 0.5, 0.3]).log())
-    drawn = shares(noise.draw(100_000, rng(3)))
-    expected = noise.log_prob(all_sentences(V, M)).exp()
-    assert abs(float(expected.sum()) - 1) < 1e-6
-    assert float((drawn - expected).abs().max()) < 0.008
+def test_noise_of_unknown_length_counts_as_told_apart():
+    """The LSTM draws sentences longer than the field knows. Were they dropped from the mean, log Z would be taught wrongly."""
+    trf = plain_field()
+    learner = nce(ModelNoise(trained_lstm()), trf, noise_ratio=1)
+    noise = learner._known(learner.noise.draw(500, rng(1)))
+    assert 0 < len(noise) < 500
+    both = pack([DATA.select(torch.arange(500)), noise])
+    phi_B = trf.phi(both)
+    with torch.no_grad():
+        loss, _ = learner.loss(both, phi_B, 500)
+        ratio_B = learner.ratio(both, phi_B)
+    expected = (torch.nn.functional.softplus(-ratio_B[:500]).sum() + torch.nn.functional.softplus(ratio_B[500:]).sum()) / 500
+    torch.testing.assert_close(loss, expected)
+
+
+def test_choice_of_the_true_distribution_is_the_best():
+    """Among 10 words drawn by g, the truth finds the text's own word with the greatest mean log-probability."""
+    choice = Choice.of(DATA, replacements(), sentences=2000, words=10, rng=rng(5))
+    log_p_S = shares(DATA).clamp(min=1e-12).log()
+    number = {x: s for s, x in enumerate(VOCAB.sentences(all_sentences(V, M)))}
+
+    def phi(batch: Batch, sharpness: float) -> torch.Tensor:
+        return sharpness * log_p_S[torch.tensor([number[x] for x in VOCAB.sentences(batch)])]
+
+    values = {s: choice.mean_log_prob(phi(choice.sentences, s), phi(choice.pairs.replaced, s)) for s in (0.0, 0.5, 1.0, 1.5)}
+    assert max(values, key=lambda s: values[s]) == 1.0
+    assert values[0.0] < values[0.5]
+
+
+def test_dynamic_noise_comes_to_the_data():
+    learner = dnce()
+    before = float(learner.noise.log_prob(DATA).mean())
+    for _ in training(learner, None, epochs=30, seed=1):
+        pass
+    entropy = -float(torch.special.xlogy(shares(DATA), shares(DATA)).sum())
+    after = float(learner.noise.log_prob(DATA).mean())
+    assert before < after - 0.2
+    assert after > -entropy - 0.05
+
+
+def test_shares_of_a_dynamic_step():
+    """alpha = 0.25: three noise sentences labelled data for each of data, and nu noise sentences for all four."""
+    learner = dnce(alpha=0.25, noise_ratio=2)
+    batch = DATA.select(torch.arange(10))
+    assert len(learner.labelled_data(batch, rng(1))) == 40
+    assert learner.n_noise(10) == 80

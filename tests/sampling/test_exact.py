@@ -26,7 +26,7 @@ class UnigramPotential(nn.Module):
     def score(self, batch: Batch) -> torch.Tensor:
         return self(batch).detach()
 
-    def forward(self, batch: Batch) -> torch.Tensor:
+    def forward(self, batch: Batch, rng: torch.Generator | None = None) -> torch.Tensor:
         return batch.sum_words(self.contributions(batch))
 
 

@@ -18,6 +18,10 @@ def train(
         tyro.conf.arg(name="set", metavar="KEY=VALUE", help="Override a value of the recipe, as in --set learner.batch=200."),
     ] = (),
     resume: Annotated[bool, tyro.conf.arg(help="Go on from the last checkpoint in RUN; start if there is none.")] = False,
+    init: Annotated[
+        Path | None,
+        tyro.conf.arg(metavar="RUN", help="Start from the model of another run; the same as --set run.init=RUN."),
+    ] = None,
     threads: Annotated[int, tyro.conf.arg(metavar="N", help="CPU threads; the same as --set run.threads=N.")] = 0,
     seed: Annotated[int | None, tyro.conf.arg(metavar="S", help="The same as --set run.seed=S.")] = None,
     quiet: Quiet = False,
@@ -26,6 +30,8 @@ def train(
 
     An n-gram model is estimated at once, in seconds.
     """
+    if init is not None:
+        overrides += (f"run.init={init}",)
     if threads:
         overrides += (f"run.threads={threads}",)
     if seed is not None:

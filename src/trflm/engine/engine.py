@@ -2,20 +2,23 @@
 
 What makes it fast lies below it: distinct windows, indexed once (`potentials.windows`), and their layers
 (`potentials.cnn_windows`). The engine hands one and the same part of the sentences to every snapshot, so that they share its
-index; gives each thread a snapshot of its own, so that no thread waits for another within a layer; and shares a fixed room
-among the word tables the snapshots keep. A potential that is no CNN is scored by its own `score`.
+index; scores a reference n-gram model once for all of them; gives each thread a snapshot of its own, so that no thread waits
+for another within a layer; and shares a fixed room among the word tables the snapshots keep. A potential that is no CNN is
+scored by its own `score`.
 
 Shapes: B sentences, F fields.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import Tensor
 
-from trflm.potentials.cnn import CNN
+from trflm.language_model import LanguageModel
+from trflm.potentials.cnn import CNNLayers
 from trflm.potentials.cnn_windows import has_bf16
+from trflm.potentials.reference import Tilted
 from trflm.text import Batch
 from trflm.text.batch import in_parts
 from trflm.trf import TRF
@@ -52,18 +55,27 @@ class Engine:
         return torch.cat([self._part(part) for part in in_parts(batch)], 1)
 
     def _part(self, part: Batch) -> Tensor:
-        return torch.stack(in_threads([lambda field=field: self._score(field, part) for field in self.fields]))
+        tilted = {field.potential.reference for field in self.fields if isinstance(field.potential, Tilted)}
+        references = {reference: reference.log_prob(part).double() for reference in tilted}
+        return torch.stack(in_threads([lambda field=field: self._score(field, part, references) for field in self.fields]))
 
-    def _score(self, field: TRF, part: Batch) -> Tensor:
-        log_prob_B = field.log_prob(part)
+    def _score(self, field: TRF, part: Batch, references: Mapping[LanguageModel, Tensor]) -> Tensor:
+        """`field.log_prob`, the score of its reference given."""
+        part = part.to(field.zeta.device)
+        with torch.no_grad():
+            log_prob_B = field.log_norm(part.lengths_B)
+            if isinstance(field.potential, Tilted):
+                log_prob_B += field.potential.potential.score(part) + references[field.potential.reference]
+            else:
+                log_prob_B += field.potential.score(part)
         if sum(cnn.word_table.rows.nbytes for cnn in cnns(field)) > self.most_bytes:
             field.potential.forget()
         return log_prob_B
 
 
-def cnns(field: TRF) -> Iterator[CNN]:
+def cnns(field: TRF) -> Iterator[CNNLayers]:
     """The CNNs of a field, alone or as parts of a larger potential."""
-    return (module for module in field.modules() if isinstance(module, CNN))
+    return (module for module in field.modules() if isinstance(module, CNNLayers))
 
 
 def in_threads(calls: Sequence[Callable[[], Tensor]]) -> list[Tensor]:

@@ -20,8 +20,8 @@ from trflm.errors import InputError, TrainingError
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.loop import Metrics, clip_gradient, known_lengths
 from trflm.lms.lstm_proposal import LSTMProposal
+from trflm.lms.proposal import draw_sentences_of
 from trflm.sampling.chains import Chains, Target
-from trflm.sampling.draw import first_sentences
 from trflm.sampling.mixture import TransMSConfig, trans_ms
 from trflm.text import Batch, pack
 from trflm.text.lengths import draw_from_cdf
@@ -40,13 +40,14 @@ class AugSAConfig(TransMSConfig):
     zeta_decay: float = 0.2  # gamma_zeta = t^-zeta_decay
     zeta_cap: float = 10.0  # greatest step of one zeta_l
     zeta_follows: bool = False  # move zeta with theta, to first order; see `_follow`
+    calibration_steps: int = 0  # first steps in which theta rests, so that zeta and mu come to fit a model trained otherwise
     lr_proposal: float = 1.0  # gamma_mu
     clip_proposal: float = 5.0  # greatest gradient norm of mu
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if min(self.batch, self.chains) < 1:
-            raise ValueError("batch and chains must be at least 1")
+        if min(self.batch, self.chains) < 1 or self.calibration_steps < 0:
+            raise ValueError("batch and chains must be at least 1, calibration_steps must not be negative")
         if not (self.lr >= 0 and self.lr_delay >= 0 and self.lr_proposal >= 0 and 0 <= self.zeta_decay <= 1):
             raise ValueError("lr, lr_delay and lr_proposal must not be negative, zeta_decay must be between 0 and 1")
         if not (self.zeta_cap > 0 and self.clip_proposal > 0):
@@ -73,7 +74,7 @@ class AugSA:
         self.sgd = torch.optim.SGD(proposal.parameters(), lr=config.lr_proposal)
         self.t = 0
         lengths_C = draw_from_cdf(pi0.cumsum(0).cpu(), config.chains, rng).to(trf.zeta.device)
-        self.chains = first_sentences(proposal, lengths_C, rng)
+        self.chains = draw_sentences_of(proposal, lengths_C, rng)
         self.length_share = self.pi0.clone()  # running shares of the lengths of the chains
         self.stuck_jumps = self.stuck_moves = 0  # steps in a row in which next to none was accepted
         self.zeta_before = trf.zeta.clone()  # at the last evaluation
@@ -96,7 +97,7 @@ class AugSA:
         self.chains = chains.batch
         lengths_C = self.chains.lengths_B
         zeta_C = self.trf.zeta[lengths_C]
-        phi_C, gradient_norm = self._update_theta(batch)
+        phi_C, gradient_norm = self._update_theta(batch, rng)
         kl_part_C = phi_C - self.log_Z1 - zeta_C
         zeta_step = self._update_zeta(lengths_C)
         log_q_C = self._update_mu()
@@ -117,20 +118,21 @@ class AugSA:
             "log_q": float(log_q_C.mean()),
         }
 
-    def _update_theta(self, data: Batch) -> tuple[Tensor, float]:
+    def _update_theta(self, data: Batch, rng: torch.Generator) -> tuple[Tensor, float]:
         """eq:uplambda; phi of the chains before the update, and the norm of the gradient."""
         both = pack([data, self.chains])
         weight_C = (self.trf.pi / self.pi0)[self.chains.lengths_B] / len(self.chains)
         weight_B = torch.cat([weight_C.new_full((len(data),), -1 / len(data)), weight_C])
-        phi_B = self.trf.potential(both)
+        phi_B = self.trf.potential(both, rng)
         self.adam.zero_grad()
         (weight_B.to(phi_B) * phi_B).sum().backward()
         norm = clip_gradient(self.theta, math.inf)
-        self.adam.param_groups[0]["lr"] = self.config.lr / (self.t + self.config.lr_delay)
-        self.adam.step()
         phi_C = phi_B.detach()[len(data) :].double()
-        if self.config.zeta_follows:
-            self._follow(phi_C)
+        if self.t > self.config.calibration_steps:
+            self.adam.param_groups[0]["lr"] = self.config.lr / (self.t + self.config.lr_delay)
+            self.adam.step()
+            if self.config.zeta_follows:
+                self._follow(phi_C)
         return phi_C, norm
 
     def _follow(self, phi_before_C: Tensor) -> None:

@@ -3,8 +3,9 @@
     ratio(x) = log p(x) - log q(x) - log nu,        log p(x) = log pi_l + phi(x) - log Z_l
     maximise  mean_data log sigmoid(ratio) + nu * mean_noise log sigmoid(-ratio)
 
-log Z_l is a free parameter of every length, started at l log V (exact for phi = 0). The noise density is one function,
-used for data and noise alike.
+log Z_l is a free parameter of every length, started at the TRF's own log Z_1 + zeta_l. The noise density is one function,
+used for data and noise alike. Optionally a term of conditional NCE is added: sentences with one word replaced, which are wrong
+in one place only as the hypotheses of a recogniser are (`replacements`).
 """
 
 import math
@@ -18,7 +19,8 @@ from torch import Tensor, nn
 
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.loop import Metrics, clip_gradient, known_lengths
-from trflm.lms.unigram import Unigram
+from trflm.learning.replacements import DevChoice, Replacements
+from trflm.lms.noise import Noise
 from trflm.seeds import generator
 from trflm.text import Batch, pack
 from trflm.trf import TRF
@@ -28,54 +30,91 @@ from trflm.trf import TRF
 class NCEConfig:
     batch: int = 100  # data sentences a step
     noise_ratio: int = 1  # nu: noise sentences for each sentence of data
+    replacements: int = 0  # sentences with a word replaced, for each sentence of data
+    replacement_weight: float = 1.0  # of their loss
     lr: float = 1e-3  # Adam, potential
+    constant_epochs: int = 0  # before the learning rates fall
+    decay: float = 1.0  # their factor of each epoch after
     lr_log_Z: float = 1e-2  # Adam, log Z
+    weight_decay: float = 0.0  # of the potential, decoupled
     clip: float = 10.0  # greatest gradient norm
 
     def __post_init__(self) -> None:
         if self.batch < 1 or self.noise_ratio < 1:
             raise ValueError("batch and noise_ratio must be at least 1")
-        if not (self.lr > 0 and self.lr_log_Z > 0 and self.clip > 0):
-            raise ValueError("lr, lr_log_Z and clip must be positive")
+        if min(self.replacements, self.replacement_weight, self.weight_decay, self.constant_epochs) < 0:
+            raise ValueError("replacements, replacement_weight, weight_decay and constant_epochs must not be negative")
+        if not (self.lr > 0 and self.lr_log_Z > 0 and self.clip > 0 and 0 < self.decay <= 1):
+            raise ValueError("lr, lr_log_Z and clip must be positive, decay must be above 0 and at most 1")
 
 
 class NCE:
     """Trains a TRF in place against a fixed noise distribution."""
 
-    def __init__(self, trf: TRF, noise: Unigram, batches: ShuffledBatches, config: NCEConfig) -> None:
-        self.trf, self.noise, self.batches, self.config = trf, noise, batches, config
-        device = trf.zeta.device
-        lengths = torch.arange(trf.max_length + 1, dtype=torch.float64, device=device)
-        self.log_Z = nn.Parameter(lengths * math.log(len(trf.vocab)))  # [m+1]
+    def __init__(self, trf: TRF, noise: Noise, replacements: Replacements, batches: ShuffledBatches, config: NCEConfig) -> None:
+        self.trf, self.noise, self.replacements, self.batches, self.config = trf, noise, replacements, batches, config
+        self.log_Z = nn.Parameter(trf.log_Z1() + trf.zeta)  # [m+1]
         self.theta = list(trf.potential.parameters())
-        self.optimiser = torch.optim.Adam(
-            [{"params": self.theta, "lr": config.lr}, {"params": [self.log_Z], "lr": config.lr_log_Z}]
+        self.optimiser = torch.optim.AdamW(
+            [
+                {"params": self.theta, "lr": config.lr, "weight_decay": config.weight_decay},
+                {"params": [self.log_Z], "lr": config.lr_log_Z, "weight_decay": 0.0},
+            ]
         )
+        self.dev_choice = DevChoice(replacements)
 
     @property
     def steps_per_epoch(self) -> int:
         return self.batches.per_epoch
 
     def step(self, number: int, rng: torch.Generator) -> Metrics:
+        fall = self.config.decay ** max(number // self.steps_per_epoch + 1 - self.config.constant_epochs, 0)
+        for group, lr in zip(self.optimiser.param_groups, (self.config.lr, self.config.lr_log_Z), strict=True):
+            group["lr"] = lr * fall
         return self.update(self.batches.of_step(number).to(self.trf.zeta.device), rng)
 
     def update(self, batch: Batch, rng: torch.Generator) -> Metrics:
         """One step from these sentences."""
-        noise = self.noise.draw(self.config.noise_ratio * len(batch), rng).to(batch.device)
-        both = pack([batch, noise])
-        loss, accuracy = self.loss(both, self.trf.potential(both).double(), len(batch))
+        noise = self._known(self.noise.draw(self.n_noise(len(batch)), rng).to(batch.device))
+        pairs = self.replacements.pairs(batch, self.config.replacements, rng) if self.config.replacements else None
+        positive = self.labelled_data(batch, rng)
+        parts = [positive, noise, pairs.replaced] if pairs else [positive, noise]
+        phi_B = self.trf.potential(pack(parts), rng).double()
+        phi_both, phi_R = phi_B.split([len(positive) + len(noise), len(phi_B) - len(positive) - len(noise)])
+        loss, accuracy = self.loss(pack([positive, noise]), phi_both, len(positive))
+        metrics: Metrics = {"loss": float(loss.detach()), "accuracy": accuracy}
+        if pairs:
+            pair_loss = pairs.loss(phi_B, phi_R)
+            metrics["replacement_loss"] = float(pair_loss.detach())
+            loss = loss + self.config.replacement_weight * pair_loss
         self.optimiser.zero_grad()
         loss.backward()
-        gradient_norm = clip_gradient([*self.theta, self.log_Z], self.config.clip)
+        metrics["gradient_norm"] = clip_gradient([*self.theta, self.log_Z], self.config.clip)
         self.optimiser.step()
-        return {"loss": float(loss.detach()), "accuracy": accuracy, "gradient_norm": gradient_norm}
+        return metrics
+
+    def n_noise(self, n_data: int) -> int:
+        """How many sentences of noise a step has."""
+        return self.config.noise_ratio * n_data
+
+    def labelled_data(self, batch: Batch, rng: torch.Generator) -> Batch:
+        """The sentences that are to be taken for data."""
+        return batch
+
+    def _known(self, noise: Batch) -> Batch:
+        """Noise of a length that the TRF gives no probability is told from data for certain, and teaches nothing."""
+        return noise.select((~self.trf.unseen(noise.lengths_B)).nonzero().squeeze(1))
 
     def loss(self, both: Batch, phi_B: Tensor, n_data: int) -> tuple[Tensor, float]:
-        """The negative objective, and how often data (the first n_data sentences) and noise are told apart."""
+        """The negative objective, and how often data (the first n_data sentences) and noise are told apart.
+
+        Noise of unknown lengths was left out of `both`; it counts in the mean with its loss of 0.
+        """
         ratio_B = self.ratio(both, phi_B)
         on_data, on_noise = ratio_B[:n_data], ratio_B[n_data:]
-        loss = -F.logsigmoid(on_data).mean() - self.config.noise_ratio * F.logsigmoid(-on_noise).mean()
-        accuracy = ((on_data > 0).double().mean() + (on_noise < 0).double().mean()) / 2
+        drawn = self.config.noise_ratio * n_data
+        loss = -F.logsigmoid(on_data).mean() - self.config.noise_ratio * F.logsigmoid(-on_noise).sum() / drawn
+        accuracy = ((on_data > 0).double().mean() + 1 - (on_noise >= 0).double().sum() / drawn) / 2
         return loss, float(accuracy)
 
     def ratio(self, batch: Batch, phi_B: Tensor) -> Tensor:
@@ -84,14 +123,16 @@ class NCE:
         return log_p_B - self.noise.log_prob(batch) - math.log(self.config.noise_ratio)
 
     def evaluate(self, dev: Batch) -> Metrics:
-        """Loss and accuracy on dev against the same noise every time. Dev sentences of a length that training has not
-        seen are left out: both densities are only floors there."""
+        """Against the same noise every time: loss and accuracy, and as criterion how well the words of dev text are chosen
+        among others, which can be compared between learners. Dev sentences of a length that training has not seen are left
+        out: both densities are only floors there."""
         known = known_lengths(dev.to(self.log_Z.device), self.trf)
-        noise = self.noise.draw(self.config.noise_ratio * len(known), generator(0, "dev"))
-        both = pack([known, noise.to(known.device)])
+        noise = self._known(self.noise.draw(self.config.noise_ratio * len(known), generator(0, "dev")).to(known.device))
+        both = pack([known, noise])
         with torch.no_grad():
             loss, accuracy = self.loss(both, self.trf.phi(both), len(known))
-        return {"dev_loss": float(loss), "dev_accuracy": accuracy, "criterion": -float(loss)}
+        choice = self.dev_choice.of(known, self.trf)
+        return {"dev_loss": float(loss), "dev_accuracy": accuracy, "dev_choice": choice, "criterion": choice}
 
     def write_zeta(self) -> None:
         """zeta_l = log Z_l (learned) - log Z_1 (exact), so that the TRF scores with the learned log Z_l; lengths without a

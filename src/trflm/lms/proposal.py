@@ -55,3 +55,12 @@ def draw(log_prob_TK: Tensor, rng: torch.Generator) -> Tensor:
     cdf_TK = log_prob_TK.double().exp().cumsum(1)
     level_T = torch.rand(len(cdf_TK), generator=rng, dtype=torch.float64).to(cdf_TK.device) * cdf_TK[:, -1]
     return torch.searchsorted(cdf_TK, level_T[:, None], right=True).squeeze(1).clamp(max=cdf_TK.shape[1] - 1)
+
+
+def draw_sentences_of(proposal: Proposal, lengths_C: Tensor, rng: torch.Generator) -> Batch:
+    """Sentences of these lengths, their words from the proposal."""
+    n, longest = len(lengths_C), int(lengths_C.max())
+    given_C1L = torch.full((n, 1, longest), DRAW, device=lengths_C.device)
+    words_CL = proposal.propose(rng, proposal.start(n), given_C1L, lengths_C, lengths_C).words_CMs[:, 0]
+    inside_CL = torch.arange(longest, device=lengths_C.device) < lengths_C[:, None]
+    return Batch(words_CL[inside_CL], lengths_C)

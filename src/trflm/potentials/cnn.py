@@ -21,12 +21,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trflm.potentials.dropout import check_share, dropout
 from trflm.text import Batch
 
 
 @dataclass(frozen=True)
 class CNNConfig:
-    """The dimensions of the potential; the defaults are the paper's (its table 3)."""
+    """The dimensions of the potential; the defaults are the paper's (its table 3), which has no dropout.
+
+    Dropout is on the pooled output of the bank, the widest layer (K*w channels), before the stack.
+    """
 
     embedding: int = 256  # d_e
     projection: int = 128  # d_p
@@ -37,6 +41,7 @@ class CNNConfig:
     stack_width: int = 3
     stack_filters: int = 128  # d_s
     init: float = 0.1  # parameters start uniform in +-init
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("embedding", "projection", "bank_width", "bank_filters", "pool_width"):
@@ -46,6 +51,7 @@ class CNNConfig:
             raise ValueError("stack_layers, stack_width and stack_filters must be at least 1")
         if not self.init > 0:
             raise ValueError(f"init = {self.init}: must be positive")
+        check_share(self.dropout)
 
 
 def half_offsets(width: int) -> range:
@@ -55,12 +61,12 @@ def half_offsets(width: int) -> range:
     return range(-left, width - left)
 
 
-class CNN(nn.Module):
-    """phi(x) of a packed batch. See the equations at the head of this file."""
+class CNNLayers(nn.Module):
+    """All of the network but the last line of the equations: d_s features a position. Its parameters are not started here."""
 
     score_in_bf16 = False  # the products of `score`, where the CPU has instructions for it
 
-    def __init__(self, config: CNNConfig, n_words: int, rng: torch.Generator | None = None) -> None:
+    def __init__(self, config: CNNConfig, n_words: int) -> None:
         super().__init__()
         self.config = config
         self.offsets = [(k, o) for k in range(1, config.bank_width + 1) for o in half_offsets(k)]  # the P pairs
@@ -72,35 +78,21 @@ class CNN(nn.Module):
         self.bank = nn.Parameter(torch.empty(d_p, len(self.offsets), w))  # F
         self.stack = nn.ParameterList(torch.empty(d_in, config.stack_width, d_s) for d_in in inputs)  # S
         self.skip = nn.Parameter(torch.empty(config.stack_layers, d_s))  # a
-        self.readout = nn.Parameter(torch.empty(d_s))  # lambda
-        self.constant = nn.Parameter(torch.empty(()))  # c
-        for parameter in self.parameters():
-            nn.init.uniform_(parameter, -config.init, config.init, generator=rng)
         self.word_table = WordTable()
-
-    def forward(self, batch: Batch) -> Tensor:
-        """phi_B."""
-        return batch.sum_words(self.contributions(batch))
-
-    def score(self, batch: Batch) -> Tensor:
-        """phi_B without gradient, each distinct window computed once."""
-        from trflm.potentials import cnn_windows  # it imports this file
-
-        return batch.sum_words(cnn_windows.contributions(self, batch))
 
     def forget(self) -> None:
         self.word_table = WordTable()
 
-    def contributions(self, batch: Batch) -> Tensor:
-        """[N] what each position adds to phi; c is shared equally by the words of the sentence."""
+    def features(self, batch: Batch, rng: torch.Generator | None = None) -> Tensor:
+        """[N, d_s] ReLU(sum_j a_j * Y_j)."""
         edges = Edges(batch)
-        h_NC = MaxPool.apply(self._bank(batch), self.config.pool_width, edges)
+        h_NC = dropout(MaxPool.apply(self._bank(batch), self.config.pool_width, edges), self.config.dropout, rng)
         total_NS: Tensor | None = None
         for weight, a_S in zip(self.stack, self.skip, strict=True):
             h_NC = torch.relu(self._convolve(h_NC, weight, edges))
             total_NS = a_S * h_NC if total_NS is None else torch.addcmul(total_NS, a_S, h_NC)
         assert total_NS is not None  # stack_layers >= 1
-        return torch.relu(total_NS) @ self.readout + (self.constant / batch.lengths_B)[batch.sentence_N]
+        return torch.relu(total_NS)
 
     def _bank(self, batch: Batch) -> Tensor:
         """[N, K*w] the bank before its ReLU, as sums of table rows."""
@@ -117,6 +109,31 @@ class CNN(nn.Module):
         return functools.reduce(torch.add, parts)
 
 
+class CNN(CNNLayers):
+    """phi(x) of a packed batch. See the equations at the head of this file."""
+
+    def __init__(self, config: CNNConfig, n_words: int, rng: torch.Generator | None = None) -> None:
+        super().__init__(config, n_words)
+        self.readout = nn.Parameter(torch.empty(config.stack_filters))  # lambda
+        self.constant = nn.Parameter(torch.empty(()))  # c
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -config.init, config.init, generator=rng)
+
+    def forward(self, batch: Batch, rng: torch.Generator | None = None) -> Tensor:
+        """phi_B."""
+        return batch.sum_words(self.contributions(batch, rng))
+
+    def score(self, batch: Batch) -> Tensor:
+        """phi_B without gradient, each distinct window computed once."""
+        from trflm.potentials import cnn_windows  # it imports this file
+
+        return batch.sum_words(cnn_windows.contributions(self, batch))
+
+    def contributions(self, batch: Batch, rng: torch.Generator | None = None) -> Tensor:
+        """[N] what each position adds to phi; c is shared equally by the words of the sentence."""
+        return self.features(batch, rng) @ self.readout + (self.constant / batch.lengths_B)[batch.sentence_N]
+
+
 class WordTable:
     """Rows of the table, [P*w] a word, computed when a word is first scored and kept until a parameter changes.
 
@@ -130,7 +147,7 @@ class WordTable:
         self.rows = torch.empty(0)
         self.used = 0  # rows; the others are room to grow
 
-    def slots(self, cnn: CNN, words_U: Tensor) -> Tensor:
+    def slots(self, cnn: CNNLayers, words_U: Tensor) -> Tensor:
         """[U] where the rows of these words are in `rows`."""
         used = (cnn.embedding, cnn.projection, cnn.projection_bias, cnn.bank)
         versions = tuple((p.data_ptr(), p._version) for p in used)

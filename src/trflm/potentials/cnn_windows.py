@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trflm.potentials.cnn import CNN, CNNConfig
+from trflm.potentials.cnn import CNN, CNNConfig, CNNLayers
 from trflm.potentials.windows import Shape, WindowIndex
 from trflm.text import Batch
 
@@ -29,7 +29,7 @@ def contributions(cnn: CNN, batch: Batch) -> Tensor:
         return (h_DS @ cnn.readout)[row_N] + (cnn.constant / batch.lengths_B)[batch.sentence_N]
 
 
-def features(cnn: CNN, batch: Batch) -> tuple[Tensor, Tensor]:
+def features(cnn: CNNLayers, batch: Batch) -> tuple[Tensor, Tensor]:
     """([D, S] ReLU(sum_j a_j * Y_j) of each distinct window of the last layer, [N] the window of each position)."""
     with torch.no_grad():
         index = WindowIndex.of(batch, window_shape(cnn.config))
@@ -51,7 +51,7 @@ def window_shape(config: CNNConfig) -> Shape:
     return Shape(config.bank_width, config.pool_width, config.stack_width, config.stack_layers)
 
 
-def first_products(cnn: CNN, index: WindowIndex) -> Tensor:
+def first_products(cnn: CNNLayers, index: WindowIndex) -> Tensor:
     """[D+1, C] the pooled bank times the filters of the first stack layer, and a last row of zeros."""
     w, P = cnn.config.bank_filters, len(cnn.offsets)
     first_row_U = F.pad(cnn.word_table.slots(cnn, index.words_U) * P, (0, 1)).int()  # slot 0: the zeros beyond a sentence
@@ -84,7 +84,7 @@ def with_zero_row(h_DC: Tensor, n_columns: int) -> Tensor:
     return rows
 
 
-def product(cnn: CNN, h_DC: Tensor, weight: Tensor, out: Tensor, beta: int) -> None:
+def product(cnn: CNNLayers, h_DC: Tensor, weight: Tensor, out: Tensor, beta: int) -> None:
     """out = beta * out + h times the filters [C, s, S], all offsets side by side."""
     weight = weight.flatten(1)
     if not cnn.score_in_bf16:

@@ -1,9 +1,9 @@
 """What a potential is to the rest of the project. Every potential is an `nn.Module` with these methods."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from trflm.text import Batch
 
@@ -11,8 +11,9 @@ from trflm.text import Batch
 class Potential(Protocol):
     """phi(x; theta), one number a sentence; any finite value is allowed, no normalisation."""
 
-    def __call__(self, batch: Batch) -> Tensor:
-        """phi_B, differentiable in the parameters."""
+    def __call__(self, batch: Batch, rng: Generator | None = None) -> Tensor:
+        """phi_B, differentiable in the parameters. With a generator (training) dropout, if there is any, is drawn from it;
+        without one (scoring) there is none."""
         ...
 
     def contributions(self, batch: Batch) -> Tensor:
@@ -30,3 +31,5 @@ class Potential(Protocol):
     def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]: ...
 
     def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> Any: ...

@@ -7,7 +7,7 @@ there is nothing to thin: the sentences are independent.
 import torch
 from torch import Tensor
 
-from trflm.lms.proposal import DRAW, Proposal
+from trflm.lms.proposal import Proposal, draw_sentences_of
 from trflm.sampling.chains import Chains
 from trflm.sampling.gibbs import block_gibbs
 from trflm.sampling.mixture import TransMSConfig
@@ -22,7 +22,7 @@ def draw_sentences(
     """n sentences, all of `length` words if it is given."""
     lengths_C = draw_from_cdf(trf.pi.cumsum(0).cpu(), n, rng) if length is None else torch.full((n,), length)
     target = FixedLength(trf)
-    chains = Chains.at(first_sentences(proposal, lengths_C.to(trf.zeta.device), rng), target)
+    chains = Chains.at(draw_sentences_of(proposal, lengths_C.to(trf.zeta.device), rng), target)
     for _ in range(burn_in):
         chains, _ = block_gibbs(rng, chains, target, proposal, config.block, config.trials)
     return chains.batch
@@ -36,12 +36,3 @@ class FixedLength:
 
     def log_density(self, batch: Batch) -> Tensor:
         return self.trf.phi(batch)
-
-
-def first_sentences(proposal: Proposal, lengths_C: Tensor, rng: torch.Generator) -> Batch:
-    """Where chains start: words from the proposal."""
-    n, longest = len(lengths_C), int(lengths_C.max())
-    given_C1L = torch.full((n, 1, longest), DRAW, device=lengths_C.device)
-    words_CL = proposal.propose(rng, proposal.start(n), given_C1L, lengths_C, lengths_C).words_CMs[:, 0]
-    inside_CL = torch.arange(longest, device=lengths_C.device) < lengths_C[:, None]
-    return Batch(words_CL[inside_CL], lengths_C)

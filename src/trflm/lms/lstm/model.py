@@ -21,6 +21,7 @@ from trflm import seeds
 from trflm.errors import InputError
 from trflm.language_model import Explanation
 from trflm.lms.lstm.prefixes import ROOT, PrefixTree, prefix_tree
+from trflm.lms.lstm.recurrence import read_layer
 from trflm.lms.proposal import draw
 from trflm.text import Batch, Vocab
 from trflm.text.batch import in_parts
@@ -150,6 +151,13 @@ class LSTM(nn.Module):
         is_word_BL = symbol_BL != self.end
         return Batch(symbol_BL[is_word_BL], is_word_BL.sum(1))
 
+    @torch.no_grad()
+    def log_not_empty(self) -> float:
+        """log of the probability that a sentence has a word."""
+        h_11H, _ = self.read(torch.full((1, 1), self.end, device=self.output_bias.device), self.zero_state(1))
+        log_end = self.logits(h_11H[0, 0]).double().log_softmax(0)[self.end]
+        return float(torch.log1p(-log_end.exp()))
+
     def edge_log_probs(self, h_PH: Tensor, from_E: Tensor, symbol_E: Tensor) -> tuple[Tensor, Tensor]:
         """([E] log p of a symbol after prefix `from_E`, which never falls; [P] log p of the end after every prefix).
 
@@ -173,24 +181,15 @@ class LSTM(nn.Module):
         Of the sums inside the gates, W x of the first layer depends on the word alone and W h on the parent alone: the one is
         computed once for each distinct word, the other once for each parent.
         """
-        layers = [_Weights.of(layer) for layer in self.layers]
         symbol_P = tree.word_P.clone()
         symbol_P[ROOT] = self.end
         symbol, which_P = torch.unique(symbol_P, return_inverse=True)
-        word_gates = F.linear(self.embedding(symbol), layers[0].input, layers[0].bias)
-        h, c = (list(part) for part in self.zero_state(1))  # per layer, of the prefixes one word shorter
-        first_parent, top = 0, []
-        for parent, which in zip(tree.parent_P.split(tree.sizes), which_P.split(tree.sizes), strict=True):
-            parent = parent - first_parent
-            x = h[0]
-            for k, layer in enumerate(layers):
-                gates = word_gates[which] if k == 0 else F.linear(x, layer.input, layer.bias)
-                i, f, g, o = (gates + F.linear(h[k], layer.recurrent)[parent]).chunk(4, 1)
-                c[k] = f.sigmoid() * c[k][parent] + i.sigmoid() * g.tanh()
-                h[k] = x = o.sigmoid() * c[k].tanh()
-            first_parent = sum(len(done) for done in top)
-            top.append(x)
-        return torch.cat(top)
+        x = self.embedding(symbol)
+        for k, layer in enumerate(self.layers):
+            weights = _Weights.of(layer)
+            gates = F.linear(x, weights.input, weights.bias)
+            x = read_layer(gates[which_P] if k == 0 else gates, weights.recurrent, tree.sizes, tree.parent_P)
+        return x
 
 
 class _Weights(NamedTuple):

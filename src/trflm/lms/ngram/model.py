@@ -73,14 +73,14 @@ class NGram:
         is_word_BL = symbol_BL != self.tables.end
         return Batch(torch.from_numpy(symbol_BL[is_word_BL]), torch.from_numpy(is_word_BL.sum(1)))
 
+    def log_not_empty(self) -> float:
+        """log of the probability that a sentence has a word."""
+        _, log_end_n1 = self.tables.extend(self.tables.start_context(1), np.full(1, self.tables.end))
+        return float(np.log1p(-np.exp(log_end_n1[-1, 0])))
+
     def propose(self, batch: Batch, start_B: Tensor, length_B: Tensor, generator: Generator) -> tuple[Batch, Tensor]:
         """Spans of `length_B` words, each drawn from g given the first `start_B` words of its sentence, and [B] their log g."""
-        if bool((start_B > batch.lengths_B).any()):
-            raise ValueError("a span starts beyond the end of its sentence")
-        symbol_T, first_B = self._mark(batch)
-        row_nT, _ = self.tables.walk(symbol_T)
-        context_KB = row_nT[:-1, first_B + start_B.cpu().numpy()]
-        span, log_q_B = self._draw_spans(context_KB, length_B.cpu().numpy(), generator)
+        span, log_q_B = self._draw_spans(self.context_after(batch, start_B), length_B.cpu().numpy(), generator)
         return span.to(batch.device), _to_torch(log_q_B, batch)
 
     def log_q(self, batch: Batch, start_B: Tensor, length_B: Tensor) -> Tensor:
@@ -88,14 +88,31 @@ class NGram:
         if bool((start_B + length_B > batch.lengths_B).any()):
             raise ValueError("a span reaches beyond the end of its sentence")
         symbol_T, first_B = self._mark(batch)
-        row_nT, log_prob_T = self.tables.walk(symbol_T)
+        row_nT, _ = self.tables.walk(symbol_T)
         length = length_B.cpu().numpy()
         sentence_W = np.repeat(np.arange(len(batch)), length)
         within_W = np.arange(len(sentence_W)) - (np.cumsum(length) - length)[sentence_W]
         at_W = (first_B + 1 + start_B.cpu().numpy())[sentence_W] + within_W
-        _, log_end_nW = self.tables.extend(row_nT[:-1, at_W - 1], np.full(len(at_W), self.tables.end))
-        log_q_W = log_prob_T[at_W] - np.log1p(-np.exp(log_end_nW[-1]))
+        _, _, log_q_W = self.extend(row_nT[:-1, at_W - 1], symbol_T[at_W])
         return _to_torch(np.bincount(sentence_W, log_q_W, len(batch)), batch)
+
+    def context_after(self, batch: Batch, n_words_B: Tensor) -> np.ndarray:
+        """[K, B] the rows of the last words among the first `n_words_B` of each sentence."""
+        if bool((n_words_B > batch.lengths_B).any()):
+            raise ValueError("a span starts beyond the end of its sentence")
+        symbol_T, first_B = self._mark(batch)
+        row_nT, _ = self.tables.walk(symbol_T)
+        return row_nT[:-1, first_B + n_words_B.cpu().numpy()]
+
+    def draw_words(self, context_KW: np.ndarray, generator: Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A word after each context: [W] words, [n, W] their rows, [W] log g."""
+        return self._sampler.draw(context_KW, False, generator)
+
+    def extend(self, context_KW: np.ndarray, word_W: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The same for words that are given."""
+        row_nW, log_prob_nW = self.tables.extend(context_KW, word_W)
+        _, log_end_nW = self.tables.extend(context_KW, np.full(len(word_W), self.tables.end))
+        return word_W, row_nW, log_prob_nW[-1] - np.log1p(-np.exp(log_end_nW[-1]))
 
     def to_tensors(self) -> dict[str, Tensor]:
         """All numbers of the model, for a model file; with the vocabulary they are the whole model."""
@@ -136,7 +153,7 @@ class NGram:
         for i in range(word_BL.shape[1]):
             goes_on = length_B[going] > i
             going, context_KB = going[goes_on], context_KB[:, goes_on]
-            word_BL[going, i], row_nW, log_q_W = self._sampler.draw(context_KB, False, generator)
+            word_BL[going, i], row_nW, log_q_W = self.draw_words(context_KB, generator)
             log_q_B[going] += log_q_W
             context_KB = row_nW[:-1]
         is_word_BL = np.arange(word_BL.shape[1]) < length_B[:, None]

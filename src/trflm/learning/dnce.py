@@ -1,0 +1,76 @@
+"""Dynamic NCE (Wang and Ou 2018): the noise is an LSTM that keeps learning from the data, and a share of its own sentences
+is labelled data.
+
+    p is taught the mixture  alpha p_data + (1 - alpha) q,      q maximises  mean_data log q
+
+As q comes near the data, so does the mixture, and telling the two apart stays hard: few noise sentences are enough.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from trflm.learning.batches import ShuffledBatches
+from trflm.learning.loop import Metrics, clip_gradient
+from trflm.learning.nce import NCE, NCEConfig
+from trflm.learning.replacements import Replacements
+from trflm.lms.lstm_proposal import LSTMProposal
+from trflm.lms.noise import ProposalNoise
+from trflm.text import Batch, pack
+from trflm.trf import TRF
+
+
+@dataclass(frozen=True)
+class DNCEConfig(NCEConfig):
+    alpha: float = 0.5  # share of data among the sentences labelled data; 1: no noise among them
+    lr_noise: float = 1e-3  # Adam, the noise LSTM; 0 leaves it as it is
+    clip_noise: float = 5.0  # greatest gradient norm of the mean log q a sentence
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.alpha <= 1 or self.lr_noise < 0 or self.clip_noise <= 0:
+            raise ValueError("alpha must be above 0 and at most 1, lr_noise not negative, clip_noise positive")
+
+
+class DNCE(NCE):
+    """Trains a TRF and its noise in place."""
+
+    config: DNCEConfig
+
+    def __init__(
+        self, trf: TRF, proposal: LSTMProposal, replacements: Replacements, batches: ShuffledBatches, config: DNCEConfig
+    ) -> None:
+        super().__init__(trf, ProposalNoise(proposal, trf.pi), replacements, batches, config)
+        self.proposal = proposal
+        self.noise_optimiser = torch.optim.Adam(proposal.parameters(), lr=config.lr_noise)
+
+    def update(self, batch: Batch, rng: torch.Generator) -> Metrics:
+        metrics = super().update(batch, rng)
+        log_q_B = self.proposal.log_q(batch)
+        if self.config.lr_noise:
+            self.noise_optimiser.zero_grad()
+            (-log_q_B.mean()).backward()
+            clip_gradient(self.proposal.parameters(), self.config.clip_noise)
+            self.noise_optimiser.step()
+        return {**metrics, "log_q": float(log_q_B.detach().mean())}
+
+    def n_noise(self, n_data: int) -> int:
+        return self.config.noise_ratio * (n_data + self._n_own(n_data))
+
+    def labelled_data(self, batch: Batch, rng: torch.Generator) -> Batch:
+        own = self._n_own(len(batch))
+        return pack([batch, self.noise.draw(own, rng)]) if own else batch
+
+    def _n_own(self, n_data: int) -> int:
+        """Sentences of the noise among those labelled data: (1 - alpha) / alpha of the data."""
+        return round((1 - self.config.alpha) / self.config.alpha * n_data)
+
+    def state_dict(self) -> dict[str, Any]:
+        parts = {"proposal": self.proposal.state_dict(), "noise_optimiser": self.noise_optimiser.state_dict()}
+        return {**super().state_dict(), **parts}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.proposal.load_state_dict(state["proposal"])
+        self.noise_optimiser.load_state_dict(state["noise_optimiser"])

@@ -1,0 +1,131 @@
+"""A quick start for a BLSTM potential: each direction learns, word by word, to be a language model that needs no softmax.
+
+    s_f(w) = 2 f_{t-1} . e(w) + bias(w),   s_b(w) = 2 b_{t+1} . e(w) + bias(w),    so that  phi(x) = (sum_t s_f + sum_t s_b) / 2
+
+Each score is taught log p(w | words before) (or after) by noise-contrastive estimation against k words of the unigram
+distribution q, the same for all places of a step (Mnih and Teh 2012):
+
+    ratio(w) = s(w) - log(k q(w)),      maximise  log sigmoid(ratio(x_t)) + sum_k log sigmoid(-ratio(w_k))
+
+which makes exp(s) sum to about one over the words. phi is then the geometric mean of a forward and a backward model: every
+place of a sentence teaches, where the classification of whole sentences has one bit a sentence to tell. log Z_l is not learned:
+the scores of the field are those of this mean (log Z_l = log pi_l); go on with NCE or AugSA for the field itself.
+
+Shapes: B sentences, R = N + B places of a direction, K words of noise, E embedding, V words.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trflm.learning.batches import ShuffledBatches
+from trflm.learning.loop import Metrics, clip_gradient, known_lengths
+from trflm.learning.replacements import DevChoice, Replacements
+from trflm.potentials.blstm import BLSTM
+from trflm.seeds import generator
+from trflm.text import Batch
+from trflm.text.batch import in_parts
+from trflm.text.lengths import PI_FLOOR, draw_from_cdf
+from trflm.trf import TRF
+
+
+@dataclass(frozen=True)
+class WordNCEConfig:
+    batch: int = 64  # sentences a step
+    noise_words: int = 1000  # k
+    lr: float = 3e-3  # Adam
+    constant_epochs: int = 0  # before the learning rate falls
+    decay: float = 1.0  # its factor of each epoch after
+    weight_decay: float = 0.0  # decoupled
+    clip: float = 1.0  # greatest gradient norm of the mean loss a place
+
+    def __post_init__(self) -> None:
+        if min(self.batch, self.noise_words) < 1 or min(self.weight_decay, self.constant_epochs) < 0:
+            raise ValueError("batch and noise_words must be at least 1, weight_decay and constant_epochs not negative")
+        if not (self.lr > 0 and self.clip > 0 and 0 < self.decay <= 1):
+            raise ValueError("lr and clip must be positive, decay must be above 0 and at most 1")
+
+
+class WordNCE:
+    """Trains the BLSTM potential of a TRF in place."""
+
+    def __init__(
+        self, trf: TRF, potential: BLSTM, replacements: Replacements, batches: ShuffledBatches, config: WordNCEConfig
+    ) -> None:
+        self.trf, self.potential, self.batches, self.config = trf, potential, batches, config
+        self.dev_choice = DevChoice(replacements)
+        text = batches.sentences
+        counts = torch.bincount(text.ids_N, minlength=potential.end + 1).double() + 1
+        counts[potential.end] += len(text)
+        counts[potential.start] += len(text)
+        self.log_q = (counts / counts.sum()).log().to(trf.zeta)  # [V+2] of words and markers
+        self.marker_bias = nn.Parameter(self.log_q[potential.start :].float())  # a constant of phi, which Z takes up
+        with torch.no_grad():
+            potential.bias.copy_(self.log_q[: potential.start])
+        self.optimiser = torch.optim.AdamW(
+            [*potential.parameters(), self.marker_bias], lr=config.lr, weight_decay=config.weight_decay
+        )
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.batches.per_epoch
+
+    def step(self, number: int, rng: torch.Generator) -> Metrics:
+        epoch = number // self.steps_per_epoch
+        lr = self.config.lr * self.config.decay ** max(epoch + 1 - self.config.constant_epochs, 0)
+        for group in self.optimiser.param_groups:
+            group["lr"] = lr
+        batch = self.batches.of_step(number).to(self.trf.zeta.device)
+        loss = self.loss(batch, rng, rng)
+        self.optimiser.zero_grad()
+        loss.backward()
+        norm = clip_gradient([*self.potential.parameters(), self.marker_bias], self.config.clip)
+        self.optimiser.step()
+        return {"loss": float(loss.detach()), "gradient_norm": norm, "lr": lr}
+
+    def loss(self, batch: Batch, noise_rng: torch.Generator, dropout_rng: torch.Generator | None) -> Tensor:
+        """The mean over places and directions of the negative objective."""
+        drawn_K = draw_from_cdf(self.log_q.exp().cumsum(0).cpu(), self.config.noise_words, noise_rng).to(batch.device)
+        bias = torch.cat([self.potential.bias, self.marker_bias]) - (self.log_q + math.log(self.config.noise_words)).float()
+        e_KE = F.embedding(drawn_K, self.potential.embedding)
+        total, places = 0.0, 0
+        for h_RE, symbol_R in self.potential.predictions(batch, dropout_rng):
+            on_data = 2 * (h_RE * F.embedding(symbol_R, self.potential.embedding)).sum(1) + bias[symbol_R]
+            on_noise = torch.addmm(bias[drawn_K], h_RE, e_KE.T, alpha=2)
+            total = total + F.softplus(-on_data).sum() + F.softplus(on_noise).sum()
+            places += len(symbol_R)
+        assert isinstance(total, Tensor)
+        return total / places
+
+    def evaluate(self, dev: Batch) -> Metrics:
+        """Against the same noise every time, and as criterion how well the words of dev text are chosen among others."""
+        known = known_lengths(dev.to(self.trf.zeta.device), self.trf)
+        with torch.no_grad():
+            losses = [(self.loss(part, generator(0, "dev"), None), part.n_words + len(part)) for part in in_parts(known)]
+        loss = float(sum(loss * places for loss, places in losses)) / sum(places for _, places in losses)
+        choice = self.dev_choice.of(known, self.trf)
+        return {"dev_loss": loss, "dev_choice": choice, "criterion": choice}
+
+    def write_zeta(self) -> None:
+        """log Z_l = log pi_l, less what the markers' biases would have added to phi."""
+        log_Z = self.trf.pi.clamp(min=PI_FLOOR).log() - float(self.marker_bias.detach().sum()) / 2
+        self.trf.zeta.copy_(log_Z - self.trf.log_Z1())
+        self.trf.zeta[:2] = 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        self.write_zeta()
+        return {
+            "trf": self.trf.state_dict(),
+            "marker_bias": self.marker_bias.detach(),
+            "optimiser": self.optimiser.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.trf.load_state_dict(state["trf"])
+        with torch.no_grad():
+            self.marker_bias.copy_(state["marker_bias"])
+        self.optimiser.load_state_dict(state["optimiser"])

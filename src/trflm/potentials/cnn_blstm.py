@@ -1,0 +1,51 @@
+"""CNN + BLSTM (Wang and Ou 2018): the bidirectional LSTM of `blstm` reads the features of the CNN of `cnn` at every position.
+
+    f_t = LSTM(f_{t-1}, y_t),  b_t = LSTM(b_{t+1}, y_t),   y_t = ReLU(sum_j a_j * Y_j,t) of the CNN over x_0 .. x_{l+1}
+
+The products and the biases are those of `blstm`; e is the CNN's embedding. The markers x_0 and x_{l+1} are words of the CNN. A
+state that is multiplied with e(x_t) has seen x_t through the CNN's window: an energy may, it predicts nothing.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from trflm.potentials import cnn_windows
+from trflm.potentials.blstm import BLSTM, BLSTMConfig
+from trflm.potentials.cnn import CNNConfig, CNNLayers
+from trflm.text import Batch
+
+
+@dataclass(frozen=True)
+class CNNBLSTMConfig(CNNConfig):
+    """The dimensions of the CNN and of the LSTMs. Dropout is where the CNN has it and where the BLSTM has it."""
+
+    units: int = 200
+    layers: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.blstm()  # it checks its own dimensions
+
+    def blstm(self) -> BLSTMConfig:
+        return BLSTMConfig(self.embedding, self.units, self.layers, self.dropout, self.init)
+
+
+class CNNInputs(CNNLayers):
+    """The features of the CNN as what the LSTMs read."""
+
+    def __init__(self, config: CNNConfig, n_symbols: int) -> None:
+        super().__init__(config, n_symbols)
+        self.width = config.stack_filters
+
+    def rows(self, marked: Batch, rng: Generator | None) -> tuple[Tensor, Tensor]:
+        return self.features(marked, rng), torch.arange(marked.n_words, device=marked.device)
+
+    def distinct_rows(self, marked: Batch) -> tuple[Tensor, Tensor]:
+        """Windows of words take the place of words: sentences share a prefix if their windows up to it are the same."""
+        return cnn_windows.features(self, marked)
+
+
+def cnn_blstm(config: CNNBLSTMConfig, n_words: int, rng: Generator | None = None) -> BLSTM:
+    return BLSTM(config.blstm(), n_words, rng, CNNInputs(config, n_words + 2))

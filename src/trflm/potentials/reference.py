@@ -1,0 +1,49 @@
+"""A reference distribution: p(l, x) = pi_l p_ref(x) exp(phi(x)) / Z_l (exponential tilting), with p_ref an n-gram model.
+
+To everything else it is one more potential, log p_ref(x) + phi(x), whose first part is fixed. Order 1 is a unigram model,
+5 the usual Kneser-Ney model. With phi = 0, Z_l is the share of sentences of length l in the reference: `log_lengths`.
+
+Shapes: B sentences, N words in all, m the longest sentence of training.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from trflm.language_model import LanguageModel
+from trflm.potentials.protocol import Potential
+from trflm.text import Batch
+
+
+class Tilted(nn.Module):
+    """log p_ref(x) + phi(x). Only phi has parameters; the reference is saved beside the model, once."""
+
+    def __init__(self, potential: Potential, reference: LanguageModel) -> None:
+        super().__init__()
+        self.potential = potential
+        self.reference = reference
+
+    def forward(self, batch: Batch, rng: torch.Generator | None = None) -> Tensor:
+        phi_B = self.potential(batch, rng)
+        return phi_B + self.reference.log_prob(batch).to(phi_B)
+
+    def contributions(self, batch: Batch) -> Tensor:
+        """[N] the reference's end of a sentence goes to its last word."""
+        explanation = self.reference.explain(batch)
+        phi_N = self.potential.contributions(batch)
+        end_N = torch.where(batch.remaining_N == 0, explanation.rest_B[batch.sentence_N], 0.0)
+        return phi_N + (explanation.word_N + end_N).to(phi_N)
+
+    def score(self, batch: Batch) -> Tensor:
+        phi_B = self.potential.score(batch)
+        return phi_B + self.reference.log_prob(batch).to(phi_B)
+
+    def forget(self) -> None:
+        self.potential.forget()
+
+
+def log_lengths(lengths_B: Tensor, max_length: int) -> Tensor:
+    """[m+1] log of the share of each length among draws of the reference, half a draw added to each; entry 0 is 0."""
+    counts = torch.bincount(lengths_B.clamp(max=max_length + 1), minlength=max_length + 2).double() + 0.5
+    share = (counts / (len(lengths_B) + 0.5 * max_length))[: max_length + 1].log()
+    share[0] = 0.0
+    return share
