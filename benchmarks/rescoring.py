@@ -8,13 +8,12 @@ only. Turning text into word numbers is not timed.
 """
 
 import statistics
-import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from lists import Lists, made_up_vocab, make_lists
-from measure import arguments, report
+from measure import arguments, clock, report
 from torch import Tensor
 
 from trflm.engine import Engine
@@ -116,15 +115,16 @@ def enlarged(side: Side) -> Side:
 
 def rounds(sides: dict[str, Side], lists: Sequence[Batch], n: int, n_largest: int) -> dict[str, list[float]]:
     """Seconds a list of each side: side after side, round after round; the first round of all but the largest warms up."""
+    now = clock()
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(-1, n):
         batch = lists[number % len(lists)]
         for name, side in sides.items():
             if name in LARGEST and not 0 <= number < n_largest:
                 continue
-            start = time.perf_counter()
+            start = now()
             side(batch)
-            taken = time.perf_counter() - start
+            taken = now() - start
             if number >= 0:
                 seconds[name].append(taken * (len(batch) / ALONE if "one sentence" in name else 1))
     return seconds

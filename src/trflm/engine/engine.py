@@ -23,7 +23,7 @@ from trflm.text import Batch
 from trflm.text.batch import in_parts
 from trflm.trf import TRF
 
-TABLE_BYTES = 1 << 28  # that the word tables of all fields keep between calls, together
+TABLE_BYTES = 1 << 27  # that the word tables of all fields keep between calls, together
 
 
 class Engine:
@@ -36,7 +36,7 @@ class Engine:
     def use_bf16(self, anyway: bool = False) -> bool:
         """Multiply in bf16 (sums stay in fp32) if this CPU has instructions for it, or `anyway`; says whether it does.
 
-        log_prob then differs by 2 % of the spread of scores within a list at most; see docs/performance.md.
+        On real lists log_prob then differs by 0.1 at most, and WER is the same; see docs/performance.md.
         """
         bf16 = anyway or has_bf16()
         for field in self.fields:
