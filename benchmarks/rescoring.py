@@ -36,7 +36,7 @@ Side = Callable[[Batch], object]
 
 def main() -> None:
     parsed = arguments(__doc__ or "")
-    lists = make_lists(parsed.data, n_lists=4 if parsed.quick else 20)
+    lists = make_lists(parsed.data, n_lists=4 if parsed.quick else 10)
     fields = random_fields(lists.vocab, 10)
     sides: dict[str, Side] = {
         "engine, 1 snapshot": engine(fields[:1]),
@@ -53,7 +53,7 @@ def main() -> None:
         sides["LSTM 2x200, 200,000 words"] = enlarged(lstm(made_up_vocab(LARGE_VOCABULARY), SMALL))
     print(describe(lists))
     check(fields, lists.lists[0])
-    seconds = rounds(sides, lists.lists, 4 if parsed.quick else 20, 1 if parsed.quick else 3)
+    seconds = rounds(sides, lists.lists, 4 if parsed.quick else 10, 1 if parsed.quick else 2)
     middle = {name: statistics.median(values) for name, values in seconds.items()}
     one = middle["engine, 1 snapshot"]
     ratios = {
