@@ -54,17 +54,15 @@ def main() -> None:
     print(describe(lists))
     check(fields, lists.lists[0])
     seconds = rounds(sides, lists.lists, 4 if parsed.quick else 10, 1 if parsed.quick else 2)
-    middle = {name: statistics.median(values) for name, values in seconds.items()}
-    one = middle["engine, 1 snapshot"]
     ratios = {
-        "engine-vs-plain": middle["plain conv1d"] / one,
-        "engine-vs-lstm-200": middle["LSTM 2x200"] / one,
-        "engine-vs-lstm-650": middle["LSTM 2x650"] / one,
-        "engine-vs-lstm-1500": middle["LSTM 2x1500"] / one,
-        "engine-vs-lstm-200-unbatched": middle["LSTM 2x200, one sentence at a time"] / one,
-        "kn5-vs-engine": one / middle["KN5"],
-        "ten-vs-one": middle["engine, 10 snapshots"] / one,
-        "vocab-200k-vs-10k": middle["engine, 1 snapshot, 200,000 words"] / one,
+        "engine-vs-plain": times(seconds, "plain conv1d"),
+        "engine-vs-lstm-200": times(seconds, "LSTM 2x200"),
+        "engine-vs-lstm-650": times(seconds, "LSTM 2x650"),
+        "engine-vs-lstm-1500": times(seconds, "LSTM 2x1500"),
+        "engine-vs-lstm-200-unbatched": times(seconds, "LSTM 2x200, one sentence at a time"),
+        "kn5-vs-engine": 1 / times(seconds, "KN5"),
+        "ten-vs-one": times(seconds, "engine, 10 snapshots"),
+        "vocab-200k-vs-10k": times(seconds, "engine, 1 snapshot, 200,000 words"),
     }
     report(parsed, {"source": lists.source, **counts(lists.lists)}, seconds, ratios)
 
@@ -128,6 +126,11 @@ def rounds(sides: dict[str, Side], lists: Sequence[Batch], n: int, n_largest: in
             if number >= 0:
                 seconds[name].append(taken * (len(batch) / ALONE if "one sentence" in name else 1))
     return seconds
+
+
+def times(seconds: dict[str, list[float]], name: str) -> float:
+    """How many times the engine's time (one snapshot): the ratio of medians over the lists that this side scored."""
+    return statistics.median(seconds[name]) / statistics.median(seconds["engine, 1 snapshot"][: len(seconds[name])])
 
 
 def check(fields: list[TRF], batch: Batch) -> None:

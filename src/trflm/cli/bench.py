@@ -35,5 +35,9 @@ def bench(
     try:
         sys.argv, sys.path = [str(script), *(["--quick"] if quick else []), *given], [str(directory), *sys.path]
         runpy.run_path(str(script), run_name="__main__")
+    except SystemExit as stop:
+        if not isinstance(stop.code, str):
+            raise
+        raise InputError(stop.code) from stop
     finally:
         sys.argv, sys.path = before

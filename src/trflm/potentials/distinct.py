@@ -77,5 +77,8 @@ def fill_distinct(columns: tuple[np.ndarray, ...], base: int, number_M: np.ndarr
     return count
 
 
-if numba is not None:  # kept on disk beside the source, or in the user's cache: compiled once a machine
-    fill_distinct = numba.njit(fill_distinct, cache=True, nogil=True)
+if numba is not None:
+    try:  # kept on disk beside the source, or in the user's cache: compiled once a machine
+        fill_distinct = numba.njit(fill_distinct, cache=True, nogil=True)
+    except RuntimeError:  # neither can be written
+        fill_distinct = numba.njit(fill_distinct, nogil=True)
