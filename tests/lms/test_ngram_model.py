@@ -5,11 +5,13 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from harness import check_proposal, random_batch, tiny_vocab
 from safetensors.torch import load, save
 
 from trflm.errors import InputError
 from trflm.language_model import LanguageModel
 from trflm.lms.ngram import KneserNeyConfig, NGram, kneser_ney
+from trflm.lms.ngram.proposal import NGramProposal
 from trflm.lms.ngram.tables import Order, Tables
 from trflm.text import Batch, Vocab, pack
 
@@ -71,7 +73,7 @@ def test_is_a_language_model(model: NGram) -> None:
     torch.testing.assert_close(
         explanation.batch.sum_words(explanation.word_N) + explanation.rest_B, lm.log_prob(["w1 w2", "w3"])
     )
-    assert lm.log_prob(["w1 w2"]).dtype == torch.float32
+    assert lm.log_prob(["w1 w2"]).dtype == torch.float64
 
 
 def test_a_score_does_not_depend_on_its_neighbours(model: NGram, text: Batch) -> None:
@@ -185,3 +187,11 @@ def test_tensors_of_something_else(model: NGram) -> None:
         NGram.from_tensors(model.vocab, tensors)
     with pytest.raises(InputError, match="not those of an n-gram"):
         NGram.from_tensors(model.vocab, {})
+
+
+@pytest.mark.filterwarnings("ignore:the .-grams")
+def test_as_a_proposal():
+    """The harness of every proposal, with a model whose order is longer and shorter than the spans."""
+    for order in (1, 3):
+        ngram = kneser_ney(random_batch(3, [1, 2, 3, 4, 5] * 30, seed=4), tiny_vocab(3), KneserNeyConfig(order=order))
+        check_proposal(NGramProposal(ngram), 3, 4)

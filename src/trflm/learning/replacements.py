@@ -12,6 +12,7 @@ Shapes: B sentences, R pairs.
 """
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -50,7 +51,9 @@ class Replacements:
 
     @classmethod
     def estimate(cls, vocab: Vocab, text: Batch, unigram: Unigram) -> "Replacements":
-        return cls(unigram, kneser_ney(text, vocab, KneserNeyConfig(order=2)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a text is too small to estimate discounts is no matter for these draws
+            return cls(unigram, kneser_ney(text, vocab, KneserNeyConfig(order=2)))
 
     def pairs(self, batch: Batch, n: int, rng: torch.Generator) -> Pairs:
         """n pairs for each sentence, each with a place of its own."""
@@ -117,5 +120,5 @@ class DevChoice:
 
     def of(self, dev: Batch, trf: TRF) -> float:
         if self._choice is None:
-            self._choice = Choice.of(dev, self.replacements, DEV_SENTENCES, DEV_WORDS, generator(0, "choice"))
+            self._choice = Choice.of(dev, self.replacements, DEV_SENTENCES, DEV_WORDS, generator(0, "dev", 1))
         return self._choice.log_prob(trf)

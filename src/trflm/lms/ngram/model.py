@@ -161,5 +161,5 @@ class NGram:
 
 
 def _to_torch(value: np.ndarray, batch: Batch) -> Tensor:
-    """float32 on the batch's device."""
-    return torch.from_numpy(value).float().to(batch.device)
+    """float64 on the batch's device."""
+    return torch.from_numpy(value).double().to(batch.device)

@@ -1,0 +1,62 @@
+"""A field that tilts an n-gram model: one more potential, scored, sampled and started like any other."""
+
+import pytest
+import torch
+from harness import check_expected_gradient, check_language_model, check_potential, random_batch, random_pi, rng, tiny_vocab
+
+from trflm.lms.ngram import KneserNeyConfig, NGram, kneser_ney
+from trflm.potentials.cnn import CNN, CNNConfig
+from trflm.potentials.reference import Tilted, log_lengths
+from trflm.sampling.exact import Exact, all_sentences
+from trflm.trf import TRF
+
+pytestmark = pytest.mark.filterwarnings("ignore:the .-grams of this text")
+
+V = 3
+TINY = CNNConfig(embedding=4, projection=4, bank_width=3, bank_filters=4, stack_layers=2, stack_filters=4, init=0.5)
+
+
+def ngram(order: int) -> NGram:
+    text = random_batch(V, [1, 2, 3, 4, 5, 3, 2, 4] * 20, seed=4)
+    return kneser_ney(text, tiny_vocab(V), KneserNeyConfig(order=order))
+
+
+def tilted(order: int = 3) -> Tilted:
+    return Tilted(CNN(TINY, V, rng(1)).double(), ngram(order))
+
+
+def test_is_a_potential():
+    check_potential(tilted(), V, 5)
+    check_expected_gradient(tilted(), V, random_pi(3))
+
+
+def test_phi_is_the_sum_of_both():
+    batch = random_batch(V, [1, 2, 5])
+    potential = tilted()
+    expected = potential.potential(batch) + potential.reference.log_prob(batch)
+    torch.testing.assert_close(potential(batch), expected)
+
+
+def test_a_field_with_a_reference_is_a_language_model():
+    trf = TRF(tiny_vocab(V), tilted(), random_pi(3))
+    with torch.no_grad():
+        trf.zeta.copy_(Exact.of(trf.potential, V, 3).zeta)
+    check_language_model(trf, 3)
+
+
+@pytest.mark.parametrize("order", [1, 3])
+def test_zeta_starts_at_the_lengths_of_the_reference(order: int):
+    """With phi = 0, Z_l is the reference's share of length l: 20,000 draws know a log share of 0.1 or more to about 0.02."""
+    reference = ngram(order)
+    batch = all_sentences(V, 4)
+    log_p = reference.log_prob(batch).double()
+    exact = torch.stack([torch.logsumexp(log_p[batch.lengths_B == length], 0) for length in (1, 2, 3, 4)])
+    exact = exact - reference.log_not_empty()  # draws have a word at least
+    drawn = log_lengths(reference.draw(20_000, rng(2)).lengths_B, 4)
+    assert float((drawn[1:] - exact).abs().max()) < 0.1
+
+
+def test_lengths_without_a_draw_have_a_finite_start():
+    log_share = log_lengths(torch.tensor([1, 1, 2, 9]), 4)
+    assert torch.isfinite(log_share).all()
+    assert float(log_share[3]) == float(log_share[4]) < float(log_share[2]) < float(log_share[1])
