@@ -103,6 +103,7 @@ def test_what_is_kept_between_calls_is_bounded():
     assert not len(_known)
 
 
+@pytest.mark.filterwarnings("ignore:the 1-grams")
 def test_a_reference_is_scored_once_for_all_snapshots(monkeypatch):
     """And the result is that of each field by itself: the n-gram model has its float32 rounding (1e-5) only."""
     vocab, text = tiny_vocab(40), random_batch(40, [30] * 100)
