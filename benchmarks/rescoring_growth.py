@@ -85,8 +85,8 @@ def draw(content: dict, path: Path) -> None:
     for panel, (quantity, found) in zip(panels, content["seconds"].items(), strict=True):
         for name, values in found.items():
             panel.loglog(content["at"][quantity], values, "o-", label=name, color=colours[name], markersize=4)
-        ticks = content["at"][quantity]
-        panel.set_xticks(ticks[::2] if len(ticks) > 4 else ticks, [f"{n:,}" for n in (ticks[::2] if len(ticks) > 4 else ticks)])
+        ticks = content["at"][quantity][:: 2 if quantity == "hypotheses" else 1]
+        panel.set_xticks(ticks, [f"{n // 1000}k" if n >= 10_000 else f"{n:,}" for n in ticks])
         panel.minorticks_off()
         panel.set_xlabel(quantity)
         panel.grid(alpha=0.3)
