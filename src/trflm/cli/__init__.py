@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import tyro
 
+from trflm.cli.bench import bench
 from trflm.cli.explain import explain
 from trflm.cli.nbest import nbest
 from trflm.cli.perplexity import perplexity
@@ -35,6 +36,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "nbest": nbest,
     "report": report,
     "perplexity": perplexity,
+    "bench": bench,
 }
 
 

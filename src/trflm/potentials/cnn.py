@@ -59,6 +59,8 @@ class CNNConfig:
 class CNNLayers(nn.Module):
     """All of the network but the last line of the equations: d_s features a position. Its parameters are not started here."""
 
+    score_in_bf16 = False  # the products of `score`, where the CPU has instructions for it
+
     def __init__(self, config: CNNConfig, n_words: int) -> None:
         super().__init__()
         self.config = config
