@@ -56,6 +56,10 @@ class PlainProposal(LSTMProposal):
             state = LSTMState(h_TH, c_TH, word_T)
         return Span(words_Ts.view(C, M, s), log_q_T.view(C, M), state, every.view(C, M))
 
+    def _step(self, state: LSTMState, remaining_R: Tensor) -> tuple[Tensor, Tensor]:
+        w_ih, w_hh, b_ih, b_hh = self.lstm.all_weights[0]
+        return torch.lstm_cell(self._input(state.last_R, remaining_R), (state.h_RH, state.c_RH), w_ih, w_hh, b_ih, b_hh)
+
 
 def learner(text: Batch, vocab: Vocab, cnn: type[CNN], proposal: type[LSTMProposal], classes: int) -> AugSA:
     rng = torch.Generator().manual_seed(0)

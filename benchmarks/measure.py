@@ -28,15 +28,21 @@ def arguments(description: str) -> argparse.Namespace:
     return parsed
 
 
+def clock() -> Callable[[], float]:
+    """With one thread the time this process has on a core, which other processes disturb least; with more, the wall clock."""
+    return time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+
+
 def interleaved(sides: Mapping[str, Callable[[], object]], rounds: int, warm_up: bool = True) -> dict[str, list[float]]:
     """Seconds of each side in each round: one after the other, round after round, after one round to warm up."""
+    now = clock()
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(-1 if warm_up else 0, rounds):
         for name, work in sides.items():
-            start = time.perf_counter()
+            start = now()
             work()
             if number >= 0:
-                seconds[name].append(time.perf_counter() - start)
+                seconds[name].append(now() - start)
     return seconds
 
 

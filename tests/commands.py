@@ -27,6 +27,23 @@ epochs = 20
 checkpoint_seconds = 0
 threads = 1
 """
+TINY_BLSTM = """
+[data]
+train = "{text}"
+valid = "{text}"
+[model]
+kind = "blstm"
+embedding = 4
+units = 4
+dropout = 0.2
+[learner]
+kind = "word-nce"
+batch = 6
+noise_words = 10
+[run]
+checkpoint_seconds = 0
+threads = 1
+"""
 TINY_LSTM = """
 [data]
 train = "{text}"

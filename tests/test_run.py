@@ -10,7 +10,7 @@ import time
 
 import pytest
 import torch
-from commands import AUGSA, TINY_LSTM, TINY_NGRAM, TINY_TEXT, metrics, tiny_recipe, trf
+from commands import AUGSA, TINY_BLSTM, TINY_LSTM, TINY_NGRAM, TINY_RECIPE, TINY_TEXT, metrics, tiny_recipe, trf
 
 import trflm
 from trflm.checkpoint import load_state, save_state
@@ -146,6 +146,29 @@ def test_augsa_resumes_bit_for_bit_with_chains_proposal_and_snapshots(tmp_path):
     assert len(loaded.fields) == 2
     text = ["the cat ran", "sat"]
     torch.testing.assert_close(loaded.log_prob(text), (loaded.fields[0].log_prob(text) + loaded.fields[1].log_prob(text)) / 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        (
+            TINY_RECIPE,
+            ["learner.kind=dnce", "learner.replacements=2", "proposal.units=4", "model.dropout=0.2", "reference.order=1"],
+        ),
+        (TINY_RECIPE, ["noise.kind=ngram", "noise.order=2", "reference.order=2", "learner.weight_decay=0.01"]),
+        (TINY_BLSTM, []),
+    ],
+    ids=["dnce", "nce", "word-nce"],
+)
+def test_the_fast_road_resumes_bit_for_bit(tmp_path, text, settings):
+    """From the middle of an epoch, and of a pool of noise."""
+    recipe, run, whole = tiny_recipe(tmp_path, text), tmp_path / "run", tmp_path / "whole"
+    command = ["train", recipe, "--quiet", "--set", "run.epochs=4", *(w for setting in settings for w in ("--set", setting))]
+    assert trf(*command, "--out", whole).returncode == 0
+    assert trf(*command, "--out", run, "--set", "run.minutes=1e-9").returncode == 0
+    assert len(metrics(run)) == 1
+    assert trf(*command, "--out", run, "--resume").returncode == 0
+    same_end(run, whole)
 
 
 def test_sigkill_changes_nothing_for_augsa(tmp_path):

@@ -17,6 +17,7 @@ from torch import Tensor
 from trflm.build import build_trf
 from trflm.checkpoint import load_state, save_state
 from trflm.config import LSTMModel, LSTMProposalSection, Model, NGramModel, PotentialModel, parse
+from trflm.engine import Engine
 from trflm.errors import InputError
 from trflm.language_model import Explanation, LanguageModel
 from trflm.learning.augsa import AugSA
@@ -50,15 +51,10 @@ class FieldModel:
         self.proposal = proposal
         self.sampler = sampler
         self.vocab = self.fields[-1].vocab
+        self.engine = Engine(self.fields)
 
     def log_prob(self, sentences: Batch | Sequence[str]) -> Tensor:
-        batch = self.vocab.batch(sentences)
-        scores = []
-        for field in self.fields:
-            scores.append(field.log_prob(batch))
-            if len(self.fields) > 1:
-                field.potential.forget()  # the tables of ten snapshots at once would fill gigabytes
-        return torch.stack(scores).mean(0)
+        return self.engine.log_prob(self.vocab.batch(sentences))
 
     def explain(self, sentences: Batch | Sequence[str]) -> Explanation:
         batch = self.vocab.batch(sentences)
@@ -123,8 +119,11 @@ def vocab_hash(vocab: Vocab) -> str:
     return hashlib.sha256(vocab.to_text().encode()).hexdigest()
 
 
-def load_model(path: Path | str) -> LanguageModel:
-    """The model of a run directory, a saved model directory or an ARPA file; of a field, the snapshots it kept."""
+def load_model(path: Path | str, bf16: bool = False) -> LanguageModel:
+    """The model of a run directory, a saved model directory or an ARPA file; of a field, the snapshots it kept.
+
+    With `bf16` a field's products are in bf16 if the CPU has instructions for it (see `Engine.use_bf16`).
+    """
     path = Path(path)
     if path.name.endswith((".arpa", ".arpa.gz")):
         return read_arpa(path)
@@ -151,7 +150,10 @@ def load_model(path: Path | str) -> LanguageModel:
             loaded = [load_field(file, model, recipe, vocab, reference) for file in files]
             learner = recipe.get("learner", {})
             sampler = TransMSConfig(**{k: learner[k] for k in ("jump_range", "block", "trials") if k in learner})
-            return FieldModel([field for field, _ in loaded], loaded[-1][1], sampler)
+            lm = FieldModel([field for field, _ in loaded], loaded[-1][1], sampler)
+            if bf16:
+                lm.engine.use_bf16()
+            return lm
 
 
 def load_field(

@@ -117,7 +117,7 @@ def test_zeta_that_follows_moves_with_log_Z():
             learner.chains = trans_ms(rng(step), chains, learner.target, learner.proposal, CONFIG)[0].batch
     before = learner.trf.zeta.clone()
     learner.t = 1
-    learner._update_theta(data)
+    learner._update_theta(data, rng(9))
     with torch.no_grad():
         exact = Exact.of(learner.trf.potential, V, M).zeta
     assert float((exact - before).abs().max()) > 0.3

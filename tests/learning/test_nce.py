@@ -230,4 +230,12 @@ def test_shares_of_a_dynamic_step():
     learner = dnce(alpha=0.25, noise_ratio=2)
     batch = DATA.select(torch.arange(10))
     assert len(learner.labelled_data(batch, rng(1))) == 40
-    assert learner.n_noise(10) == 80
+    assert len(learner.noise_of(0, 10, rng(1))) == 80
+
+
+def test_pooled_noise_is_a_function_of_the_step():
+    """A resumed run comes into the middle of a pool and gets the same sentences; no two steps share them."""
+    one, two = nce(unigram(), plain_field()), nce(unigram(), plain_field())
+    in_turn = [VOCAB.sentences(one.noise_of(number, 5, rng(9))) for number in range(45)]
+    assert VOCAB.sentences(two.noise_of(33, 5, rng(1))) == in_turn[33]
+    assert len({tuple(x) for x in in_turn}) > 40

@@ -13,6 +13,7 @@ SHAPES = [
     CNNConfig(embedding=3, projection=4, bank_width=1, bank_filters=5, pool_width=1, stack_layers=1, stack_width=1, init=0.5),
     CNNConfig(embedding=3, projection=2, bank_width=7, bank_filters=2, pool_width=3, stack_width=4, stack_filters=3, init=0.5),
 ]
+WIDE = CNNConfig(embedding=3, projection=4, bank_width=3, bank_filters=11, stack_filters=32, init=0.2)  # minimal filtering
 
 
 @pytest.mark.parametrize("config", SHAPES)
@@ -20,7 +21,7 @@ def test_is_a_potential(config):
     check_potential(CNN(config, 9, rng()).double(), n_words=9, longest=14)
 
 
-@pytest.mark.parametrize("config", SHAPES)
+@pytest.mark.parametrize("config", [*SHAPES, WIDE])
 def test_equals_padded_convolutions_forward_and_backward(config):
     """In float64 the two differ by rounding alone (1e-12); a wrong offset or edge differs in the first digit."""
     cnn = CNN(config, 9, rng()).double()

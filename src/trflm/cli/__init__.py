@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import tyro
 
+from trflm.cli.bench import bench
 from trflm.cli.demo import demo
 from trflm.cli.explain import explain
 from trflm.cli.nbest import nbest
@@ -39,6 +40,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "perplexity": perplexity,
     "reproduce": reproduce,
     "demo": demo,
+    "bench": bench,
 }
 
 

@@ -68,7 +68,7 @@ def note(text: str) -> None:
     print(f"trf: {text}", file=sys.stderr, flush=True)
 
 
-def load_models(names: Sequence[str]) -> dict[str, LanguageModel | None]:
+def load_models(names: Sequence[str], bf16: bool = False) -> dict[str, LanguageModel | None]:
     """name -> model, all of them before anything is scored; None for a score of the first pass (`score:NAME`)."""
     from trflm.models import load_model
 
@@ -77,7 +77,7 @@ def load_models(names: Sequence[str]) -> dict[str, LanguageModel | None]:
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"--lm {name}: given twice; give each model once")
-    return {name: None if name.startswith(FIRST_PASS) else load_model(Path(name)) for name in names}
+    return {name: None if name.startswith(FIRST_PASS) else load_model(Path(name), bf16) for name in names}
 
 
 def score_table(nbest: NBest, models: dict[str, LanguageModel | None], mapping: str, quiet: bool) -> ScoreTable:

@@ -11,6 +11,9 @@ from trflm.errors import InputError
 Model = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL", help="A run or model directory, or an ARPA file.")]
 Text = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[TEXT]", help="One sentence a line; - is stdin.")]
 Threads = Annotated[int, tyro.conf.arg(metavar="N", help="CPU threads; 0 leaves the choice to torch.")]
+BF16 = Annotated[
+    bool, tyro.conf.arg(name="bf16", help="Random fields multiply in bf16, on a CPU that has instructions for it.")
+]
 Quiet = Annotated[bool, tyro.conf.arg(help="Print results only.")]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from trflm.cli.lists import Lists, load_models, note, score_table
-from trflm.cli.options import Quiet, Threads, set_up
+from trflm.cli.options import BF16, Quiet, Threads, set_up
 from trflm.cli.wer import change_lines, comparison_line, figures, rate_line
 from trflm.errors import InputError
 
@@ -36,6 +36,7 @@ def rescore(
     changes: int = 0,
     force: bool = False,
     seed: int = 0,
+    bf16: BF16 = False,
     threads: Threads = 0,
     quiet: Quiet = False,
 ) -> None:
@@ -84,7 +85,7 @@ def rescore(
     if references is not None:
         match_utterances(nbest.utterances, references, str(lists.nbest), str(ref))
     chosen = None if tuned is None else for_models(tuned, lm, str(weights))
-    models = load_models(lm)
+    models = load_models(lm, bf16)
 
     with write_directory(out) as directory:
         table = score_table(nbest, models, mapping, quiet)

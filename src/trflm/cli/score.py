@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from trflm.cli.options import Model, Quiet, Text, Threads, set_up
+from trflm.cli.options import BF16, Model, Quiet, Text, Threads, set_up
 
 
 def score(
@@ -15,6 +15,7 @@ def score(
     *,
     per_word: Annotated[bool, tyro.conf.arg(help="Also what each word and the rest (end, length) add; they sum up.")] = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json", help="One JSON object a sentence.")] = False,
+    bf16: BF16 = False,
     threads: Threads = 0,
     quiet: Quiet = False,
 ) -> None:
@@ -23,7 +24,7 @@ def score(
     from trflm.models import load_model
     from trflm.text import read_corpus
 
-    lm = load_model(model)
+    lm = load_model(model, bf16)
     corpus = read_corpus(text, lm.vocab)
     if not quiet:
         warn_about(corpus, lm)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import tyro
 
 from trflm.cli.lists import Lists, load_models, note, score_table
-from trflm.cli.options import Quiet, Threads, set_up
+from trflm.cli.options import BF16, Quiet, Threads, set_up
 from trflm.cli.wer import figures, rate_line
 from trflm.errors import InputError
 
@@ -21,6 +21,7 @@ def tune(
     oov_penalty: float | None = None,
     folds: int = 0,
     seed: int = 0,
+    bf16: BF16 = False,
     threads: Threads = 0,
     quiet: Quiet = False,
 ) -> None:
@@ -60,7 +61,7 @@ def tune(
         raise InputError(f"--folds {folds}: give between 2 and the {len(nbest)} utterances, or 0 for none")
     files = {**lists.files(), "ref": ref}
     tuned_on = {role: {"path": str(path), "sha256": content_hash(path)} for role, path in files.items()}
-    models = load_models(lm)
+    models = load_models(lm, bf16)
 
     errors_H = nbest_errors(nbest, references)
     acoustic_H = nbest.scores["acoustic"]

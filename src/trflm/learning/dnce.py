@@ -45,8 +45,8 @@ class DNCE(NCE):
         self.proposal = proposal
         self.noise_optimiser = torch.optim.Adam(proposal.parameters(), lr=config.lr_noise)
 
-    def update(self, batch: Batch, rng: torch.Generator) -> Metrics:
-        metrics = super().update(batch, rng)
+    def update(self, batch: Batch, drawn: Batch, rng: torch.Generator) -> Metrics:
+        metrics = super().update(batch, drawn, rng)
         log_q_B = self.proposal.log_q(batch)
         if self.config.lr_noise:
             self.noise_optimiser.zero_grad()
@@ -55,8 +55,9 @@ class DNCE(NCE):
             self.noise_optimiser.step()
         return {**metrics, "log_q": float(log_q_B.detach().mean())}
 
-    def n_noise(self, n_data: int) -> int:
-        return self.config.noise_ratio * (n_data + self._n_own(n_data))
+    def noise_of(self, number: int, n_data: int, rng: torch.Generator) -> Batch:
+        """Drawn from the noise of this moment."""
+        return self.noise.draw(self.config.noise_ratio * (n_data + self._n_own(n_data)), rng)
 
     def labelled_data(self, batch: Batch, rng: torch.Generator) -> Batch:
         own = self._n_own(len(batch))

@@ -25,6 +25,8 @@ from trflm.seeds import generator
 from trflm.text import Batch, pack
 from trflm.trf import TRF
 
+POOL = 20  # steps whose noise is drawn at once
+
 
 @dataclass(frozen=True)
 class NCEConfig:
@@ -62,6 +64,7 @@ class NCE:
             ]
         )
         self.dev_choice = DevChoice(replacements)
+        self._pool: tuple[int, Batch] | None = None
 
     @property
     def steps_per_epoch(self) -> int:
@@ -71,11 +74,21 @@ class NCE:
         fall = self.config.decay ** max(number // self.steps_per_epoch + 1 - self.config.constant_epochs, 0)
         for group, lr in zip(self.optimiser.param_groups, (self.config.lr, self.config.lr_log_Z), strict=True):
             group["lr"] = lr * fall
-        return self.update(self.batches.of_step(number).to(self.trf.zeta.device), rng)
+        batch = self.batches.of_step(number).to(self.trf.zeta.device)
+        return self.update(batch, self.noise_of(number, len(batch), rng).to(batch.device), rng)
 
-    def update(self, batch: Batch, rng: torch.Generator) -> Metrics:
-        """One step from these sentences."""
-        noise = self._known(self.noise.draw(self.n_noise(len(batch)), rng).to(batch.device))
+    def noise_of(self, number: int, n_data: int, rng: torch.Generator) -> Batch:
+        """The noise of a step. It never changes, so that of several steps is drawn at once, which is cheaper."""
+        pool, place = divmod(number, POOL)
+        n = self.config.noise_ratio * n_data
+        if self._pool is None or self._pool[0] != pool:
+            self._pool = (pool, self.noise.draw(POOL * n, generator(self.batches.seed, "noise", pool)))
+        return self._pool[1].select(torch.arange(place * n, (place + 1) * n))
+
+    def update(self, batch: Batch, drawn: Batch, rng: torch.Generator) -> Metrics:
+        """One step from these sentences of data and of noise."""
+        self.trf.potential.forget()  # what was scored since the last step (dev text) is to leave no trace
+        noise = self._known(drawn)
         pairs = self.replacements.pairs(batch, self.config.replacements, rng) if self.config.replacements else None
         positive = self.labelled_data(batch, rng)
         parts = [positive, noise, pairs.replaced] if pairs else [positive, noise]
@@ -92,10 +105,6 @@ class NCE:
         metrics["gradient_norm"] = clip_gradient([*self.theta, self.log_Z], self.config.clip)
         self.optimiser.step()
         return metrics
-
-    def n_noise(self, n_data: int) -> int:
-        """How many sentences of noise a step has."""
-        return self.config.noise_ratio * n_data
 
     def labelled_data(self, batch: Batch, rng: torch.Generator) -> Batch:
         """The sentences that are to be taken for data."""

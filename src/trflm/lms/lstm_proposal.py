@@ -13,8 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trflm.lms.proposal import Span
+from trflm.lms.recurrence import Recurrence, advance
 from trflm.lms.softmax import ClassSoftmax, FullSoftmax
 from trflm.text import Batch
+from trflm.word_rows import WordRows
 
 FARTHEST = 31  # more words to come than this look alike
 
@@ -40,7 +42,8 @@ class LSTMState:
     last_R: Tensor
 
     def select(self, index: Tensor) -> "LSTMState":
-        return LSTMState(self.h_RH[index], self.c_RH[index], self.last_R[index])
+        """The states of these rows (`index_select`: indexing rows by [] takes four times as long)."""
+        return LSTMState(self.h_RH.index_select(0, index), self.c_RH.index_select(0, index), self.last_R[index])
 
 
 class LSTMProposal(nn.Module):
@@ -53,6 +56,7 @@ class LSTMProposal(nn.Module):
         self.remaining = nn.Parameter(torch.empty(FARTHEST + 1, H)) if config.sees_remaining else None
         self.lstm = nn.LSTM(H, H, batch_first=True)
         self.output = FullSoftmax(H, n_words) if class_V is None else ClassSoftmax(H, class_V)
+        self.input_gates = WordRows()
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -config.init, config.init, generator=rng)
 
@@ -62,18 +66,17 @@ class LSTMProposal(nn.Module):
 
     def after(self, prefix: Batch, length_C: Tensor) -> LSTMState:
         with torch.no_grad():
-            _, (h_1CH, c_1CH) = self._run(prefix, length_C)
+            h_NH, c_NH = self._run(prefix, length_C)
         ends_C = prefix.starts_B + prefix.lengths_B - 1
-        return LSTMState(h_1CH[0], c_1CH[0], prefix.ids_N[ends_C])
+        return LSTMState(h_NH[ends_C], c_NH[ends_C], prefix.ids_N[ends_C])
 
     def log_q(self, batch: Batch) -> Tensor:
         return batch.sum_words(self.word_log_q(batch).double())
 
     def word_log_q(self, batch: Batch) -> Tensor:
         """[N] log q(x_i | x_<i), differentiable."""
-        h_packed, _ = self._run(batch, batch.lengths_B)
-        h_BLH, _ = nn.utils.rnn.pad_packed_sequence(h_packed, batch_first=True)
-        return self.output.log_prob(h_BLH[batch.sentence_N, batch.position_N], batch.ids_N)
+        h_NH, _ = self._run(batch, batch.lengths_B)
+        return self.output.log_prob(h_NH, batch.ids_N)
 
     @torch.no_grad()
     def propose(self, rng: torch.Generator, state: LSTMState, given_CMs: Tensor, span_C: Tensor, remaining_C: Tensor) -> Span:
@@ -96,7 +99,7 @@ class LSTMProposal(nn.Module):
             log_q_T[active] += log_prob_active.double()
             children, row_active = torch.unique(row_active * self.n_words + word_active, return_inverse=True)
             parent_R = children // self.n_words
-            state = LSTMState(h_RH[parent_R], c_RH[parent_R], children % self.n_words)
+            state = LSTMState(h_RH.index_select(0, parent_R), c_RH.index_select(0, parent_R), children % self.n_words)
             remaining_R = remaining_R[parent_R] - 1
             row_T = torch.zeros_like(row_T)
             row_T[active] = row_active
@@ -109,14 +112,31 @@ class LSTMProposal(nn.Module):
         return embedded + F.embedding(remaining.clamp(max=FARTHEST), self.remaining)
 
     def _step(self, state: LSTMState, remaining_R: Tensor) -> tuple[Tensor, Tensor]:
+        """h and c after one more word. What its input adds to the gates is kept for each word: W_ih e(word) + b."""
         w_ih, w_hh, b_ih, b_hh = self.lstm.all_weights[0]
-        return torch.lstm_cell(self._input(state.last_R, remaining_R), (state.h_RH, state.c_RH), w_ih, w_hh, b_ih, b_hh)
 
-    def _run(self, batch: Batch, length_B: Tensor):
-        """The LSTM over whole sentences: at position i it has seen the beginning and x_1..x_{i-1}."""
+        def compute(words: Tensor) -> Tensor:
+            return F.linear(self.embedding[words], w_ih, b_ih + b_hh)
+
+        parameters = (self.embedding, w_ih, b_ih, b_hh)
+        slot_R = self.input_gates.find(state.last_R, self.n_words + 1, len(w_ih), parameters, compute)
+        gates_R4H = self.input_gates.rows.index_select(0, slot_R)
+        if self.remaining is not None:
+            gates_R4H += F.linear(self.remaining, w_ih).index_select(0, remaining_R.clamp(max=FARTHEST))
+        gates_R4H.addmm_(state.h_RH, w_hh.t())
+        c_RH, h_RH = torch.empty_like(state.c_RH), torch.empty_like(state.h_RH)
+        advance(gates_R4H, state.c_RH, c_RH, h_RH)
+        return h_RH, c_RH
+
+    def _run(self, batch: Batch, length_B: Tensor) -> tuple[Tensor, Tensor]:
+        """[N, H] h and c: at position i the LSTM has seen the beginning and x_1..x_{i-1}. Only h has a gradient."""
+        w_ih, w_hh, b_ih, b_hh = self.lstm.all_weights[0]
         last_N = torch.where(batch.position_N == 0, self.n_words, batch.ids_N.roll(1))
         input_NH = self._input(last_N, length_B[batch.sentence_N] - batch.position_N)
-        padded = input_NH.new_zeros(len(batch), int(batch.lengths_B.max()), input_NH.shape[1])
-        padded = padded.index_put((batch.sentence_N, batch.position_N), input_NH)
-        packed = nn.utils.rnn.pack_padded_sequence(padded, batch.lengths_B.cpu(), batch_first=True, enforce_sorted=False)
-        return self.lstm(packed)
+        # By position, and the longest sentences first.
+        longest_first_B = torch.argsort(torch.argsort(batch.lengths_B, descending=True, stable=True))
+        order_N = torch.argsort(batch.position_N * len(batch) + longest_first_B[batch.sentence_N])
+        gates_N4H = F.linear(input_NH.index_select(0, order_N), w_ih, b_ih + b_hh)
+        h_NH, c_NH = Recurrence.apply(gates_N4H, w_hh, torch.bincount(batch.position_N).tolist())
+        back_N = torch.argsort(order_N)
+        return h_NH.index_select(0, back_N), c_NH.index_select(0, back_N)

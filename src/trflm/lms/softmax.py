@@ -73,7 +73,8 @@ class ClassSoftmax(nn.Module):
         place_R = self.place_V[word_R[order_R]] - self._starts_of(class_R[order_R])
         # Split once: the gradient of a split is one concatenation, that of every slice would be a whole matrix.
         by_class = zip(
-            h_RH[order_R].split(counts), place_R.split(counts), self.weight.split(self.sizes), self.bias.split(self.sizes),
+            h_RH.index_select(0, order_R).split(counts), place_R.split(counts),
+            self.weight.split(self.sizes), self.bias.split(self.sizes),
             strict=True,
         )  # fmt: skip
         parts = [
@@ -89,13 +90,15 @@ class ClassSoftmax(nn.Module):
         class_T = choose_or_take(of_class_RK, row_T, given_class_T, rng)
 
         order_T, counts = self._by_class(class_T)
-        h_TH = h_RH[row_T[order_T]]
+        h_TH = h_RH.index_select(0, row_T[order_T])
         logits_TW = h_TH.new_full((len(row_T), max(self.sizes)), -math.inf)
-        at = 0
-        for count, weight, bias in zip(counts, self.weight.split(self.sizes), self.bias.split(self.sizes), strict=True):
-            if count:
-                torch.addmm(bias, h_TH[at : at + count], weight.t(), out=logits_TW[at : at + count, : len(bias)])
-                at += count
+        by_class = zip(
+            h_TH.split(counts), logits_TW.split(counts), self.weight.t().split(self.sizes, 1), self.bias.split(self.sizes),
+            strict=True,
+        )  # fmt: skip
+        for h_tH, logits_tW, weight, bias in by_class:
+            if len(h_tH):
+                torch.addmm(bias, h_tH, weight, out=logits_tW[:, : len(bias)])
         log_prob_TW = logits_TW.log_softmax(1)
         starts_T = self._starts_of(class_T[order_T])
         given_order_T = given_T[order_T]
@@ -118,7 +121,7 @@ def choose_or_take(log_prob_RK: Tensor, row_T: Tensor, given_T: Tensor, rng: tor
     """[T] an index drawn from the row of each trial, or the one that is given."""
     drawn = (given_T == DRAW).nonzero().squeeze(1)
     choice_T = given_T.clone()
-    choice_T[drawn] = draw(log_prob_RK[row_T[drawn]], rng)
+    choice_T[drawn] = draw(log_prob_RK.index_select(0, row_T[drawn]), rng)
     return choice_T
 
 

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from trflm.lms.lstm.prefixes import prefix_tree
-from trflm.lms.lstm.recurrence import read_layer
+from trflm.lms.recurrence import read_packed, read_tree
 from trflm.potentials.dropout import check_share, dropout
 from trflm.text import Batch
 
@@ -171,7 +171,11 @@ class Stack(nn.Module):
             gates = F.linear(x, w_input, bias)
             if k == 0:
                 gates = F.embedding(reading.row_P, gates)  # W x + b once for each distinct input
-            x = dropout(read_layer(gates, w_recurrent, reading.sizes, reading.parent_P), self.dropout, rng)
+            if reading.parent_P is None:
+                x = read_packed(gates, w_recurrent, reading.sizes)
+            else:
+                x = read_tree(gates, w_recurrent, reading.sizes, reading.parent_P)
+            x = dropout(x, self.dropout, rng)
         return x if self.output is None else F.linear(x, self.output)
 
 
@@ -206,7 +210,7 @@ def walks(batch: Batch, marked: Batch) -> Iterator[Walk]:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """The states to compute, level by level as `read_layer` wants them, and the products they enter."""
+    """The states to compute, level by level as `read_packed` or `read_tree` wants them, and the products they enter."""
 
     row_P: Tensor  # the input
     sizes: list[int]

@@ -1,12 +1,14 @@
-"""The CNN potential for scoring: every distinct window of words is computed once, layer by layer.
+"""The CNN potential for scoring: every distinct window of words is computed once, layer by layer (see `windows`).
 
-A position of layer L depends on the words of a window only (10, 11, 13, 15, 17 words for bank, pool and three stack layers
-of the paper's size). Hypotheses of one utterance, or trials of one Markov move, share most of their windows. Each layer is
-computed on its distinct windows; the matmul of a stack layer runs on the windows of the layer below, then rows are
-gathered and added. Exact: windows are told apart by 64-bit sums of random numbers, and each is compared with the window
-that stands for it, so two different ones are never mixed up.
+    f_k   = sum of k table rows                                   on the distinct windows of k words
+    h_k   = ReLU(max of two f_k)                                  on those of k + 1 words
+    Z_k   = Z_{k-1} + h_k S_1[k]                                  the same: what the first stack layer reads, width by width
+    Y_j   = ReLU(sum_o Z_{j-1}[o]),  Z_j = Y_j S_{j+1}            on those of 13, 15, 17 words
 
-Shapes: N positions, D distinct windows of a layer (one more row of zeros stands for what is beyond a sentence), C channels.
+The matmul of a stack layer runs on the windows of the layer below, to all its offsets at once; then rows are gathered and
+added. All this is exact: the same sums in another order.
+
+Shapes: N positions, D distinct windows of a layer, w filters of a width, C = s * d_s columns for s offsets, S = d_s channels.
 """
 
 import functools
@@ -15,7 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trflm.potentials.cnn import CNN, CNNLayers, half_offsets
+from trflm.potentials.cnn import CNN, CNNConfig, CNNLayers
+from trflm.potentials.windows import Shape, WindowIndex
 from trflm.text import Batch
 
 
@@ -27,99 +30,77 @@ def contributions(cnn: CNN, batch: Batch) -> Tensor:
 
 
 def features(cnn: CNNLayers, batch: Batch) -> tuple[Tensor, Tensor]:
-    """([D, d_s], [N]) the features of each distinct window, and the window of each position; equal to `CNNLayers.features`."""
+    """([D, S] ReLU(sum_j a_j * Y_j) of each distinct window of the last layer, [N] the window of each position)."""
     with torch.no_grad():
-        windows = Windows(batch, cnn)
-        config = cnn.config
-        bank = windows.layer(half_offsets(config.bank_width))
-        pool = bank.above(half_offsets(config.pool_width))
-        f_DC = sum_table(cnn, windows, bank.rep_D)
-        h_DC = functools.reduce(torch.maximum, [f_DC[row_D] for row_D in pool.rows_below]).relu_()
-        layer, outputs = pool, []
-        for weight in cnn.stack:
-            width, d_s = weight.shape[1:]
-            z = with_zero_row(h_DC @ weight.flatten(1)).view(-1, d_s)  # row * width + offset
-            layer = layer.above(half_offsets(width))
-            reads_Dw = torch.stack([row_D * width + o for o, row_D in enumerate(layer.rows_below)], 1)
-            h_DC = F.embedding_bag(reads_Dw, z, mode="sum").relu_()
-            outputs.append((layer, h_DC))
-        top, _ = outputs[-1]
-        total_DS = sum(a_S * h_DS[layer.row_N[top.rep_D]] for a_S, (layer, h_DS) in zip(cnn.skip, outputs, strict=True))
-        assert isinstance(total_DS, Tensor)
-        return total_DS.relu_(), top.row_N
+        index = WindowIndex.of(batch, window_shape(cnn.config))
+        z_DC, total_DS = first_products(cnn, index), None
+        for layer, a_S, above in zip(index.stack, cnn.skip, [*cnn.stack[1:], None], strict=True):
+            y_DS = F.embedding_bag(layer.reads_Ds, z_DC.view(-1, len(a_S)), mode="sum").relu_()
+            if total_DS is None:
+                total_DS = y_DS * a_S
+            else:
+                total_DS = total_DS.index_select(0, layer.inner_D).addcmul_(y_DS, a_S)
+            if above is not None:
+                z_DC = with_zero_row(y_DS, above[0].numel())
+                product(cnn, y_DS, above, z_DC[:-1], beta=0)
+        assert total_DS is not None  # stack_layers >= 1
+        return total_DS.relu_(), index.top_N
 
 
-def sum_table(cnn: CNNLayers, windows: "Windows", rep_D: Tensor) -> Tensor:
-    """[D+1, K*w] the bank before its ReLU for the windows around these positions, and a last row of zeros."""
-    w, K, P = cnn.config.bank_filters, cnn.config.bank_width, len(cnn.offsets)
-    slot_U = cnn.word_table.slots(cnn, windows.words_U)
-    slot_DR = F.pad(slot_U, (0, 1))[windows.word_NR[rep_D]]  # the word of zeros has slot 0
-    columns = torch.tensor([windows.column(o) for _, o in cnn.offsets], device=rep_D.device)
-    rows = slot_DR[:, columns] * P + torch.arange(P, device=rep_D.device)
-    first_K = torch.arange(K, device=rep_D.device)
-    bags = torch.arange(len(rep_D) + 1, device=rep_D.device)[:, None] * P + first_K * (first_K + 1) // 2
-    bags = bags.clamp(max=rows.numel())  # the last K are empty: the row of zeros
+def window_shape(config: CNNConfig) -> Shape:
+    return Shape(config.bank_width, config.pool_width, config.stack_width, config.stack_layers)
+
+
+def first_products(cnn: CNNLayers, index: WindowIndex) -> Tensor:
+    """[D+1, C] the pooled bank times the filters of the first stack layer, and a last row of zeros."""
+    w, P = cnn.config.bank_filters, len(cnn.offsets)
+    first_row_U = F.pad(cnn.word_table.slots(cnn, index.words_U) * P, (0, 1)).int()  # slot 0: the zeros beyond a sentence
     table = cnn.word_table.rows.view(-1, w)
-    return F.embedding_bag(rows.flatten().int(), table, bags.flatten().int(), mode="sum").view(-1, K * w)
+    pair_P = torch.arange(P, dtype=torch.int32, device=table.device)
+    z_DC = table.new_empty(0)
+    for k, (words_Dk, reads, weight) in enumerate(zip(index.bank, index.pool, cnn.stack[0].split(w), strict=True), 1):
+        rows_Dk = first_row_U.index_select(0, words_Dk.view(-1)).view_as(words_Dk) + pair_P[k * (k - 1) // 2 : k * (k + 1) // 2]
+        h_Dw = largest(F.embedding_bag(rows_Dk, table, mode="sum").relu_(), reads)
+        wider_DC = with_zero_row(h_Dw, weight[0].numel())
+        if k > 1:
+            torch.index_select(z_DC, 0, index.parents[k - 2], out=wider_DC[:-1])
+        product(cnn, h_Dw, weight, wider_DC[:-1], beta=int(k > 1))
+        z_DC = wider_DC
+    return z_DC
 
 
-def with_zero_row(rows_DC: Tensor) -> Tensor:
-    return F.pad(rows_DC, (0, 0, 0, 1))
+def largest(f_Dw: Tensor, reads: list[Tensor]) -> Tensor:
+    """The maximum of the rows at `reads[0]`, `reads[1]`, ..."""
+    h_Dw = f_Dw.index_select(0, reads[0])
+    for read_D in reads[1:]:
+        torch.maximum(h_Dw, f_Dw.index_select(0, read_D), out=h_Dw)
+    return h_Dw
 
 
-class Windows:
-    """The words around every position of a batch, and random numbers to tell windows apart."""
-
-    def __init__(self, batch: Batch, cnn: CNNLayers) -> None:
-        config, device = cnn.config, batch.device
-        reaches = [half_offsets(config.bank_width), half_offsets(config.pool_width)]
-        reaches += [half_offsets(config.stack_width)] * config.stack_layers
-        self.batch = batch
-        self.first = sum(reach.start for reach in reaches)
-        stop = sum(reach.stop - 1 for reach in reaches) + 1
-        self.words_U, word_N = torch.unique(batch.ids_N, return_inverse=True)
-        self.zeros = len(self.words_U)  # the number of the word that stands for what is beyond a sentence
-        offset_R = torch.arange(self.first, stop, device=device)
-        place_NR = torch.arange(batch.n_words, device=device)[:, None] + offset_R
-        inside_NR = (batch.position_N[:, None] + offset_R >= 0) & (batch.remaining_N[:, None] - offset_R >= 0)
-        self.word_NR = torch.where(inside_NR, word_N[place_NR.clamp(0, batch.n_words - 1)], self.zeros)
-        # One random number for each (offset, word); the fixed seed only makes timing repeatable, any seed gives the result.
-        rng = torch.Generator().manual_seed(0)
-        number = torch.randint(-(2**62), 2**62, (self.zeros + 1, len(offset_R)), generator=rng).to(device)
-        number_NR = torch.gather(number, 0, self.word_NR)
-        self.sums_NR = F.pad(number_NR.cumsum(1), (1, 0))
-
-    def column(self, offset: int) -> int:
-        return offset - self.first
-
-    def layer(self, reach: range) -> "Layer":
-        """The distinct windows of a layer that sees these offsets."""
-        key_N = self.sums_NR[:, self.column(reach.stop)] - self.sums_NR[:, self.column(reach.start)]
-        keys_D, row_N = torch.unique(key_N, return_inverse=True)
-        rep_D = torch.empty_like(keys_D)
-        rep_D[row_N] = torch.arange(len(row_N), device=row_N.device)
-        words_NW = self.word_NR[:, self.column(reach.start) : self.column(reach.stop)]
-        if not torch.equal(words_NW[rep_D][row_N], words_NW):  # once in 10^9 batches: two windows have one number
-            _, row_N = torch.unique(words_NW, dim=0, return_inverse=True)
-            rep_D = torch.empty(int(row_N.max()) + 1, dtype=torch.int64, device=row_N.device)
-            rep_D[row_N] = torch.arange(len(row_N), device=row_N.device)
-        return Layer(self, reach, row_N, rep_D)
+def with_zero_row(h_DC: Tensor, n_columns: int) -> Tensor:
+    """[D+1, n_columns] room for a product of these rows, and a last row of zeros."""
+    rows = h_DC.new_empty(len(h_DC) + 1, n_columns)
+    rows[-1] = 0
+    return rows
 
 
-class Layer:
-    """The distinct windows of one layer: `row_N[i]` is the window of position i, `rep_D[d]` a position that has window d."""
+def product(cnn: CNNLayers, h_DC: Tensor, weight: Tensor, out: Tensor, beta: int) -> None:
+    """out = beta * out + h times the filters [C, s, S], all offsets side by side."""
+    weight = weight.flatten(1)
+    if not cnn.score_in_bf16:
+        out.addmm_(h_DC, weight, beta=beta)
+        return
+    if has_bf16():
+        product_DC = h_DC.bfloat16() @ weight.bfloat16()
+    else:  # the same numbers, but 25 times faster than torch's way without such instructions: factors and result rounded
+        product_DC = (h_DC.bfloat16().float() @ weight.bfloat16().float()).bfloat16()
+    if beta:
+        out += product_DC
+    else:
+        out.copy_(product_DC)
 
-    def __init__(self, windows: Windows, reach: range, row_N: Tensor, rep_D: Tensor) -> None:
-        self.windows, self.reach, self.row_N, self.rep_D = windows, reach, row_N, rep_D
-        self.rows_below: list[Tensor] = []  # for each offset of the layer's filter: the rows of the layer below it reads
 
-    def above(self, filter_reach: range) -> "Layer":
-        """The layer whose filters read this one at these offsets."""
-        reach = range(self.reach.start + filter_reach.start, self.reach.stop + filter_reach.stop - 1)
-        layer = self.windows.layer(reach)
-        batch, beyond = self.windows.batch, len(self.rep_D)
-        for offset in filter_reach:
-            inside_D = (batch.position_N[layer.rep_D] + offset >= 0) & (batch.remaining_N[layer.rep_D] - offset >= 0)
-            place_D = (layer.rep_D + offset).clamp(0, batch.n_words - 1)
-            layer.rows_below.append(torch.where(inside_D, self.row_N[place_D], beyond))
-        return layer
+@functools.cache
+def has_bf16() -> bool:
+    """Does this CPU multiply in bf16?"""
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()

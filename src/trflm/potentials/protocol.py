@@ -25,7 +25,8 @@ class Potential(Protocol):
         ...
 
     def forget(self) -> None:
-        """Drop what `score` has kept for the next call."""
+        """Drop what was kept for the next call. A learner's step begins with it: a kept row may differ in its last bit from
+        the same row computed anew, and a continued run is to be the same run."""
         ...
 
     def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]: ...

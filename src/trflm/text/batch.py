@@ -78,6 +78,8 @@ class Batch:
         return Batch(self.ids_N.long(), self.lengths_B.long())
 
     def to(self, device: torch.device | str) -> "Batch":
+        if torch.device(device) == self.device:
+            return self
         return Batch(self.ids_N.to(device), self.lengths_B.to(device))
 
 
@@ -87,8 +89,8 @@ def pack(batches: list[Batch]) -> Batch:
 
 
 def in_parts(batch: Batch) -> Iterator[Batch]:
-    """The batch, cut between sentences into parts of about SCORING_WORDS words."""
-    if batch.n_words <= SCORING_WORDS:
+    """The batch, cut between sentences into parts of about SCORING_WORDS words; a part is not cut again."""
+    if batch.n_words <= SCORING_WORDS or batch.n_words < SCORING_WORDS + int(batch.lengths_B.max()):
         yield batch
         return
     part_B = batch.starts_B // SCORING_WORDS

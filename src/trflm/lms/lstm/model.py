@@ -21,8 +21,8 @@ from trflm import seeds
 from trflm.errors import InputError
 from trflm.language_model import Explanation
 from trflm.lms.lstm.prefixes import ROOT, PrefixTree, prefix_tree
-from trflm.lms.lstm.recurrence import read_layer
 from trflm.lms.proposal import draw
+from trflm.lms.recurrence import read_tree
 from trflm.text import Batch, Vocab
 from trflm.text.batch import in_parts
 
@@ -188,7 +188,7 @@ class LSTM(nn.Module):
         for k, layer in enumerate(self.layers):
             weights = _Weights.of(layer)
             gates = F.linear(x, weights.input, weights.bias)
-            x = read_layer(gates[which_P] if k == 0 else gates, weights.recurrent, tree.sizes, tree.parent_P)
+            x = read_tree(gates[which_P] if k == 0 else gates, weights.recurrent, tree.sizes, tree.parent_P)
         return x
 
 

@@ -1,0 +1,89 @@
+"""The engine: log_prob of the snapshots of a field, averaged as in the paper (section 5.2), at n-gram speed on a CPU.
+
+What makes it fast lies below it: distinct windows, indexed once (`potentials.windows`), and their layers
+(`potentials.cnn_windows`). The engine hands one and the same part of the sentences to every snapshot, so that they share its
+index; scores a reference n-gram model once for all of them; gives each thread a snapshot of its own, so that no thread waits
+for another within a layer; and shares a fixed room among the word tables the snapshots keep. A potential that is no CNN is
+scored by its own `score`.
+
+Shapes: B sentences, F fields.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+
+from trflm.language_model import LanguageModel
+from trflm.potentials.cnn import CNNLayers
+from trflm.potentials.cnn_windows import has_bf16
+from trflm.potentials.reference import Tilted
+from trflm.text import Batch
+from trflm.text.batch import in_parts
+from trflm.trf import TRF
+
+TABLE_BYTES = 1 << 27  # that the word tables of all fields keep between calls, together
+
+
+class Engine:
+    """Scores with one or more fields over one vocabulary."""
+
+    def __init__(self, fields: Sequence[TRF], table_bytes: int = TABLE_BYTES) -> None:
+        self.fields = list(fields)
+        self.most_bytes = table_bytes // len(self.fields)
+
+    def use_bf16(self, anyway: bool = False) -> bool:
+        """Multiply in bf16 (sums stay in fp32) if this CPU has instructions for it, or `anyway`; says whether it does.
+
+        On real lists log_prob then differs by 0.1 at most, and WER is the same; see docs/performance.md.
+        """
+        bf16 = anyway or has_bf16()
+        for field in self.fields:
+            for cnn in cnns(field):
+                cnn.score_in_bf16 = bf16
+        return bf16
+
+    def log_prob(self, batch: Batch) -> Tensor:
+        """[B] the mean over the fields of log p(l, x), float64."""
+        return self.log_probs(batch).mean(0)
+
+    def log_probs(self, batch: Batch) -> Tensor:
+        """[F, B] log p(l, x) of each field, float64."""
+        if not len(batch):
+            return torch.zeros(len(self.fields), 0, dtype=torch.float64)
+        return torch.cat([self._part(part) for part in in_parts(batch)], 1)
+
+    def _part(self, part: Batch) -> Tensor:
+        tilted = {field.potential.reference for field in self.fields if isinstance(field.potential, Tilted)}
+        references = {reference: reference.log_prob(part).double() for reference in tilted}
+        return torch.stack(in_threads([lambda field=field: self._score(field, part, references) for field in self.fields]))
+
+    def _score(self, field: TRF, part: Batch, references: Mapping[LanguageModel, Tensor]) -> Tensor:
+        """`field.log_prob`, the score of its reference given."""
+        part = part.to(field.zeta.device)
+        with torch.no_grad():
+            log_prob_B = field.log_norm(part.lengths_B)
+            if isinstance(field.potential, Tilted):
+                log_prob_B += field.potential.potential.score(part) + references[field.potential.reference]
+            else:
+                log_prob_B += field.potential.score(part)
+        if sum(cnn.word_table.rows.nbytes for cnn in cnns(field)) > self.most_bytes:
+            field.potential.forget()
+        return log_prob_B
+
+
+def cnns(field: TRF) -> Iterator[CNNLayers]:
+    """The CNNs of a field, alone or as parts of a larger potential."""
+    return (module for module in field.modules() if isinstance(module, CNNLayers))
+
+
+def in_threads(calls: Sequence[Callable[[], Tensor]]) -> list[Tensor]:
+    """The results of the calls, run side by side by as many threads as torch may use, each call on one thread."""
+    n_threads = torch.get_num_threads()
+    if min(n_threads, len(calls)) < 2:
+        return [call() for call in calls]
+    with ThreadPoolExecutor(min(n_threads, len(calls)), initializer=torch.set_num_threads, initargs=(1,)) as workers:
+        results = list(workers.map(lambda call: call(), calls))
+    torch.set_num_threads(n_threads)  # the workers' own setting is also what a new thread would take over
+    return results

@@ -1,0 +1,42 @@
+"""A row of numbers for each word, computed when the word is first met and kept until a parameter changes.
+
+What a layer makes of a single word (the bank's table of the CNN, the input gates of the LSTM) need not be computed again for
+every occurrence: blocks of a Markov move and lists of utterances use the same few thousand words again and again.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class WordRows:
+    """Changes are seen by autograd's version counters, so parameters are to be changed in place, not through `.data`."""
+
+    def __init__(self) -> None:
+        self.most_bytes = 1 << 29  # beyond this the rows start anew with the words at hand
+        self.versions: object = None
+        self.slot_V = torch.empty(0)
+        self.rows = torch.empty(0)  # row 0 is all zeros
+        self.used = 0  # rows; the others are room to grow
+
+    def find(
+        self, words: Tensor, n_words: int, row_size: int, parameters: Sequence[Tensor], compute: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        """[U] where the rows of these words are in `rows`; `compute` makes those that are missing from these parameters."""
+        versions = tuple((p.data_ptr(), p._version) for p in parameters)
+        full = self.used * row_size * parameters[0].itemsize > self.most_bytes
+        if self.versions != versions or full:
+            self.versions = versions
+            self.slot_V = torch.zeros(n_words, dtype=torch.int64, device=words.device)
+            self.rows = parameters[0].new_zeros(1 + len(words), row_size)
+            self.used = 1
+        new_U = torch.unique(words[self.slot_V[words] == 0])
+        first, self.used = self.used, self.used + len(new_U)
+        if self.used > len(self.rows):  # twice the room, so that a row is moved once on average
+            self.rows = F.pad(self.rows, (0, 0, 0, self.used))
+        if len(new_U):
+            self.rows[first : self.used] = compute(new_U)
+            self.slot_V[new_U] = torch.arange(first, self.used, device=words.device)
+        return self.slot_V[words]

@@ -1,0 +1,48 @@
+import pytest
+import torch
+from harness import rng
+
+from trflm.potentials import distinct as module
+from trflm.potentials.distinct import distinct, distinct_by_sorting
+
+
+def check(columns, number_M, place_D):
+    """Equal tuples have equal numbers, different ones different numbers, and every number's place has its tuple."""
+    tuples = list(zip(*(column.tolist() for column in columns), strict=True))
+    assert len(place_D) == len(set(tuples))
+    assert [tuples[place_D[number]] for number in number_M.tolist()] == tuples
+
+
+@pytest.mark.parametrize(
+    ("n_columns", "size", "n_tuples"), [(1, 50, 300), (2, 9, 300), (3, 4, 300), (4, 3, 1), (2, 40_000, 5000)]
+)
+def test_equal_tuples_get_one_number(n_columns, size, n_tuples):
+    columns = [torch.randint(size, (n_tuples,), generator=rng(i), dtype=torch.int32) for i in range(n_columns)]
+    for found in (distinct(columns, size), distinct_by_sorting(columns, size)):
+        check(columns, *found)
+
+
+def test_tuples_beyond_64_bits_are_folded(monkeypatch):
+    """Three numbers below 2^22: 66 bits. In 64 of them (2^20, a, b) and (0, a, b) would be one key."""
+    base = 2**22
+    columns = [torch.randint(base, (40,), generator=rng(i), dtype=torch.int32).repeat(2) for i in range(3)]
+    columns[0] = torch.tensor([0, 2**20], dtype=torch.int32).repeat_interleave(40)
+    check(columns, *distinct(columns, base))
+    monkeypatch.setattr(module, "numba", None)
+    check(columns, *distinct(columns, base))
+
+
+def test_keys_that_fall_into_one_slot_are_told_apart():
+    """Multiples of 2^k collide in most hash functions; here every table is half full at least."""
+    columns = [torch.arange(4096, dtype=torch.int32) * 2**19 % (2**31 - 1)]
+    number_M, place_D = distinct(columns, 1)
+    check(columns, number_M, place_D)
+
+
+def test_without_numba_the_rest_works_the_same(monkeypatch):
+    columns = [torch.randint(7, (200,), generator=rng(i), dtype=torch.int32) for i in range(2)]
+    expected = distinct(columns, 7)
+    monkeypatch.setattr(module, "numba", None)
+    number_M, place_D = distinct(columns, 7)
+    check(columns, number_M, place_D)
+    assert len(place_D) == len(expected[1])

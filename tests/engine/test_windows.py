@@ -1,0 +1,81 @@
+import pytest
+import torch
+from harness import random_batch, rng
+
+from trflm.potentials import distinct
+from trflm.potentials.cnn import CNN, CNNConfig, half_offsets
+from trflm.potentials.cnn_plain import plain_phi
+from trflm.potentials.windows import Shape, WindowIndex
+from trflm.text import Batch
+
+SHAPES = [Shape(10, 2, 3, 3), Shape(1, 1, 1, 1), Shape(4, 3, 2, 2), Shape(7, 2, 4, 1), Shape(5, 4, 3, 2)]
+
+
+def similar_sentences(n: int, length: int, n_words: int, changes: int, seed: int = 0) -> Batch:
+    """A sentence many times over, each time with some words replaced, and cut to a random length."""
+    generator = rng(seed)
+    words = torch.randint(n_words, (length,), generator=generator).repeat(n, 1)
+    at = torch.randint(length, (n, changes), generator=generator)
+    words.scatter_(1, at, torch.randint(n_words, (n, changes), generator=generator))
+    lengths = torch.randint(1, length + 1, (n,), generator=generator)
+    return Batch(words[torch.arange(length) < lengths[:, None]], lengths)
+
+
+def windows_at(batch: Batch, reach: range) -> set[tuple[int, ...]]:
+    """The distinct windows of these offsets, -1 beyond a sentence."""
+    found = set()
+    for ids in batch.ids_N.split(batch.lengths_B.tolist()):
+        words = ids.tolist()
+        for i in range(len(words)):
+            found.add(tuple(words[i + o] if 0 <= i + o < len(words) else -1 for o in reach))
+    return found
+
+
+def widened(reach: range, width: int) -> range:
+    more = half_offsets(width)
+    return range(reach.start + more.start, reach.stop + more.stop - 1)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_each_window_is_computed_once(shape):
+    """The rows of every layer are its distinct windows, counted word by word; the bank and the pooling may hold besides those
+    around one place more of each sentence, never more than twice the distinct sentence ends."""
+    batch = similar_sentences(40, 25, 30, changes=3)
+    rows = WindowIndex.of(batch, shape).rows
+    pool = range(0)
+    for k in range(1, shape.bank_width + 1):
+        bank = half_offsets(k)
+        pool = widened(bank, shape.pool_width)
+        for name, reach in (("bank", bank), ("pool", pool)):
+            expected = len(windows_at(batch, reach))
+            assert expected <= rows[name][k - 1] <= expected + len(batch) + 1
+    for j in range(shape.stack_layers):
+        pool = widened(pool, shape.stack_width)
+        assert rows["stack"][j] == len(windows_at(batch, pool))
+
+
+def cnn_of(shape: Shape) -> CNN:
+    widths = {"bank_width": shape.bank_width, "pool_width": shape.pool_width, "stack_width": shape.stack_width}
+    config = CNNConfig(
+        embedding=4, projection=5, bank_filters=3, stack_filters=4, stack_layers=shape.stack_layers, init=0.5, **widths
+    )
+    return CNN(config, 30, rng()).double()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("with_numba", [True, False])
+def test_scores_are_those_of_plain_convolutions(shape, with_numba, monkeypatch):
+    """float64: rounding alone differs (1e-12); a window mixed up with another differs in the first digits."""
+    if not with_numba:
+        monkeypatch.setattr(distinct, "numba", None)
+    cnn = cnn_of(shape)
+    for batch in (similar_sentences(60, 25, 30, changes=3), random_batch(30, [*range(1, 30), 1, 2, 1])):
+        torch.testing.assert_close(cnn.score(batch), plain_phi(cnn, batch), rtol=1e-11, atol=1e-11)
+
+
+def test_one_index_serves_all_models_of_a_shape_and_goes_with_the_batch():
+    batch = random_batch(30, [5, 9, 2])
+    index = WindowIndex.of(batch, SHAPES[0])
+    assert WindowIndex.of(batch, SHAPES[0]) is index
+    assert WindowIndex.of(batch, SHAPES[2]) is not index
+    assert WindowIndex.of(Batch(batch.ids_N, batch.lengths_B), SHAPES[0]) is not index
