@@ -59,7 +59,7 @@ def test_a_saved_recipe_reads_back_the_same(recipe, text):
         (GOOD + "batch = 1.5\n", r"learner\.batch = 1\.5: expected a whole number"),
         (GOOD + "batch = true\n", r"learner\.batch = True: expected a whole number"),
         (GOOD + "batch = 0\n", r"r\.toml: \[learner\] batch and noise_ratio must be at least 1"),
-        (GOOD.replace("nce", "nec"), r"learner\.kind = 'nec': expected one of augsa, nce; did you mean 'nce'\?"),
+        (GOOD.replace("nce", "nec"), r"learner\.kind = 'nec': expected one of augsa, nce, .*; did you mean 'nce'\?"),
         (
             GOOD.replace('"cnn"', '"lstn"'),
             r"model\.kind = 'lstn': expected one of cnn, blstm, cnn-blstm, mixed, lstm, ngram; did you mean 'lstm'\?",
