@@ -148,6 +148,16 @@ def test_rows_by_name_and_models_that_are_there(place: Path) -> None:
         make(place, "kn6")
 
 
+def test_a_recipe_that_goes_on_from_another_trains_that_one_first(place: Path) -> None:
+    recipes = place / "recipes"
+    more = (recipes / "trf.toml").read_text().replace("[run]", '[run]\ninit = "runs/trf"')
+    (recipes / "discrete.toml").write_text(more)
+    make(place, "discrete")
+    assert (place / "out/trf/model.safetensors").exists()
+    config = json.loads((place / "out/discrete/config.json").read_text())
+    assert config["recipe"]["run"]["init"] == str(place / "out/trf")
+
+
 def test_an_unfinished_run_is_gone_on_with(place: Path) -> None:
     recipe = place / "recipes/lstm.toml"
     recipe.write_text(recipe.read_text().replace("epochs = 3", "epochs = 3\nminutes = 1e-9"))

@@ -43,9 +43,19 @@ def ensure_model(name: str, source: Source, progress: Progress) -> Path:
         raise NotAvailable(f"there is no recipe {recipe_file}")
     if not source.may_train:
         raise NotAvailable(f"not trained: there is no model in {run}")
+    recipe = read_recipe(recipe_file, source.overrides)
+    start = started_from(recipe)
+    if start and (source.recipes / f"{start}.toml").exists():  # a recipe that goes on from another: that one first, beside it
+        ensure_model(start, source, progress)
+        recipe = read_recipe(recipe_file, (*source.overrides, f"run.init={source.out / start}"))
     progress.say(f"{name}: training into {run}")
-    _train(read_recipe(recipe_file, source.overrides), run, progress)
+    _train(recipe, run, progress)
     return run
+
+
+def started_from(recipe: Recipe) -> str:
+    """The name of the run that a recipe starts from, if it does."""
+    return "" if isinstance(recipe, NGramRecipe) else Path(recipe.run.init).name
 
 
 def check_recipes(names: Sequence[str], source: Source) -> None:
