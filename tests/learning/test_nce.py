@@ -144,7 +144,8 @@ def test_replacements_alone_teach_every_length():
     pairs_from = replacements()
     adam = torch.optim.Adam(trf.potential.parameters(), lr=1e-2)
     batches = ShuffledBatches(DATA, 400, seed=1)
-    for step in range(400):
+    for step in range(600):
+        adam.param_groups[0]["lr"] = 1e-2 if step < 300 else 2e-3
         batch = batches.of_step(step)
         pairs = pairs_from.pairs(batch, 4, rng(step))
         adam.zero_grad()
