@@ -9,6 +9,7 @@ from trflm.report import ticks
 COLOURS = ("--a", "--b", "--c", "--d", "--e", "--f")
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 430, 200, 46, 12, 10, 26
 BAR, GAP, NAMES = 20, 9, 190
+LETTER = 7  # width of one, about
 
 
 def wer_bars(results: dict[str, Any]) -> str:
@@ -21,10 +22,11 @@ def wer_bars(results: dict[str, Any]) -> str:
     ]
     oracle = results["references"]["oracle"]["wer"]
     most = max(figure["interval"]["high"] for _, figure, _ in bars) * 1.04
+    names = max(NAMES, LETTER * max(len(name) for name, _, _ in bars) + 20)  # room for the longest name
     width, height = 900, (BAR + GAP) * len(bars) + 34
 
     def x(rate: float) -> float:
-        return NAMES + (width - NAMES - 70) * rate / most
+        return names + (width - names - 70) * rate / most
 
     parts = []
     for tick in ticks(0, 100 * most):
@@ -34,9 +36,9 @@ def wer_bars(results: dict[str, Any]) -> str:
         y = number * (BAR + GAP) + 4
         low, high = figure["interval"]["low"], figure["interval"]["high"]
         middle = y + BAR / 2
-        parts.append(f"<text class='ink' x='{NAMES - 10}' y='{middle + 4:.1f}' text-anchor='end'>{html.escape(name)}</text>")
+        parts.append(f"<text class='ink' x='{names - 10}' y='{middle + 4:.1f}' text-anchor='end'>{html.escape(name)}</text>")
         parts.append(
-            f"<rect x='{NAMES}' y='{y}' width='{x(figure['wer']) - NAMES:.1f}' height='{BAR}' rx='3' "
+            f"<rect x='{names}' y='{y}' width='{x(figure['wer']) - names:.1f}' height='{BAR}' rx='3' "
             f"style='fill:var({colour});opacity:.75'/>"
             f"<line class='whisker' x1='{x(low):.1f}' x2='{x(high):.1f}' y1='{middle}' y2='{middle}'/>"
             + "".join(
