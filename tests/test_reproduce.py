@@ -8,12 +8,15 @@ import pytest
 from commands import TINY_LSTM, TINY_NGRAM, TINY_RECIPE, TINY_TEXT
 
 from trflm.errors import InputError
+from trflm.evaluation import rescore
 from trflm.evaluation.formats import write_kaldi
 from trflm.evaluation.nbest import NBestList
+from trflm.lms.lstm import LSTM, Preserve, Shuffle
+from trflm.models import load_model
 from trflm.progress import Quiet
 from trflm.reproduce import row as row_module
 from trflm.reproduce import scores
-from trflm.reproduce.models import Source, unfinished
+from trflm.reproduce.models import Source, training_seconds, unfinished
 from trflm.reproduce.plan import choose_rows, read_plan
 from trflm.reproduce.results import reproduce
 
@@ -133,6 +136,33 @@ def test_a_table_from_nothing_and_again_from_what_is_there(place: Path, monkeypa
     assert before == {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")}
     strip = ("rows", "references", "lists")
     assert json.dumps([again[key] for key in strip]) == json.dumps([results[key] for key in strip])
+
+
+def test_an_lstm_that_remembers_is_given_all_sentences_in_one_text(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The paper shuffles the candidates of all utterances together. Were they scored utterance by utterance, as other models
+    are, neighbours would still be hypotheses of one utterance."""
+    monkeypatch.setattr(rescore, "CHUNK_WORDS", 1)
+    monkeypatch.setattr(row_module, "STREAMS", 1)  # in twenty, each of these few sentences would be alone
+    make(place, "lstm")
+    lstm = load_model(place / "out/lstm")
+    assert isinstance(lstm, LSTM)
+    folder = place / "data/test"
+    lists = scores.read_set("test", *(folder / f"{name}.txt" for name in ("nbest", "acoustic", "ref")), False, "none")
+    for how, model in (("preserve", Preserve(lstm)), ("shuffle", Shuffle(Preserve(lstm), 1))):
+        kept = np.load(place / f"out/scores/lstm@{how}.test.npz")["log_prob_H"]
+        expected = model.log_prob(lists.sentences.texts).double().numpy()[lists.sentences.index_H]
+        np.testing.assert_allclose(kept, expected, atol=1e-6)
+        assert np.abs(kept - np.load(place / "out/scores/lstm.test.npz")["log_prob_H"]).max() > 1e-3
+
+
+def test_the_training_time_of_a_run_includes_that_of_its_start(place: Path) -> None:
+    for name, init, seconds in (("first", "", 100.0), ("second", "elsewhere/first", 20.0)):
+        run = place / name
+        run.mkdir()
+        (run / "config.json").write_text(json.dumps({"recipe": {"run": {"init": init}}}))
+        (run / "metrics.jsonl").write_text(json.dumps({"seconds": seconds}) + "\n")
+    assert training_seconds(place / "first") == 100.0
+    assert training_seconds(place / "second") == 120.0
 
 
 def test_rows_by_name_and_models_that_are_there(place: Path) -> None:

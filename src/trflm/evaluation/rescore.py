@@ -87,13 +87,20 @@ def distinct_sentences(nbest: NBest, mapping: TextMapping = ()) -> Sentences:
 
 
 def score_lm(
-    nbest: NBest, sentences: Sentences, lm: LanguageModel, progress: Callable[[int], None] = lambda done: None
+    nbest: NBest,
+    sentences: Sentences,
+    lm: LanguageModel,
+    progress: Callable[[int], None] = lambda done: None,
+    at_once: bool = False,
 ) -> LMScores:
-    """Score every distinct sentence once, in chunks of whole utterances. `progress` is told how many are done."""
+    """Score every distinct sentence once, in chunks of whole utterances. `progress` is told how many are done.
+
+    `at_once` is for models whose scores depend on what stands around a sentence: they are given all of them in one call.
+    """
     log_prob_D = np.empty(len(sentences.texts))
     oov_D = np.empty(len(sentences.texts), np.int64)
     oov_types: set[str] = set()
-    for start, end in _chunks(nbest, sentences):
+    for start, end in [(0, len(sentences.texts))] if at_once else _chunks(nbest, sentences):
         texts = sentences.texts[start:end]
         batch = lm.vocab.batch(texts)
         log_prob_D[start:end] = lm.log_prob(batch).double().numpy(force=True)

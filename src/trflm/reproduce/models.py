@@ -91,8 +91,13 @@ def last_epoch(run: Path) -> float:
 
 
 def training_seconds(run: Path) -> float | None:
+    """Of the run, and of the run beside it that it started from."""
     rows = metrics(run)
-    return rows[-1].get("seconds") if rows else None
+    if not rows:
+        return None
+    start = Path(read_config(run / "config.json").get("recipe", {}).get("run", {}).get("init", "")).name
+    before = training_seconds(run.parent / start) if start and start != run.name else None
+    return rows[-1].get("seconds", 0.0) + (before or 0.0)
 
 
 def metrics(run: Path) -> list[dict]:

@@ -44,14 +44,14 @@ class Evaluation:
         self.first = word_error_rate(nbest.transcripts(nbest.hyp_starts_U1[:-1]), test.references)
         self.without_lm = word_error_rate(nbest.transcripts(nbest.best(nbest.scores["acoustic"])), test.references)
 
-    def scored(self, name: str, run: Path, lm: LanguageModel) -> Model:
+    def scored(self, name: str, run: Path, lm: LanguageModel, in_order: bool = False) -> Model:
         """Every hypothesis of both sets scored by the model, each distinct sentence once."""
         hashed = f"{name} {model_hash(run)}"
         timed = []
         for lists in (self.dev, self.test):
             self.say(f"{name}: scoring {lists.name}, {len(lists.sentences.texts):,} distinct sentences")
             file = self.keep / f"{name}.{lists.name}.npz"
-            timed.append(scores_of(file, hashed, lists, lambda: lm, lambda done: None))
+            timed.append(scores_of(file, hashed, lists, lm, in_order))
         return Model(name, run, lm, *timed)
 
     def word_errors(self, models: list[Model]) -> tuple[dict[str, Any], WordErrors, Rescored]:
@@ -88,7 +88,7 @@ class Evaluation:
         if strategies and isinstance(lm, LSTM):
             record["strategies"] = {"reset": record["wer"]}
             for how, strategy in (("preserve", Preserve(lm, STREAMS)), ("shuffle", Shuffle(Preserve(lm, STREAMS), self.seed))):
-                found, _, _ = self.word_errors([self.scored(f"{name}@{how}", run, strategy)])
+                found, _, _ = self.word_errors([self.scored(f"{name}@{how}", run, strategy, in_order=True)])
                 record["strategies"][how] = found["wer"]
         return record, model, errors
 

@@ -5,7 +5,6 @@ import hashlib
 import json
 import time
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,18 +50,15 @@ class Timed:
     seconds: float
 
 
-def scores_of(
-    file: Path, model_hash: str, lists: Lists, lm: Callable[[], LanguageModel], progress: Callable[[int], None]
-) -> Timed:
-    """From the file, if it belongs to this model and these lists; else by scoring."""
+def scores_of(file: Path, model_hash: str, lists: Lists, lm: LanguageModel, in_order: bool = False) -> Timed:
+    """From the file, if it belongs to this model and these lists; else by scoring. `in_order`: scores depend on the order."""
     key = f"{model_hash} {lists.hashed}"
     with contextlib.suppress(OSError, KeyError, ValueError, zipfile.BadZipFile), np.load(file) as stored:
         if str(stored["key"]) == key:
             types = frozenset(str(word) for word in stored["oov_types"])
             return Timed(LMScores(stored["log_prob_H"], stored["oov_H"], types), float(stored["seconds"]))
-    model = lm()
     started = time.perf_counter()
-    scores = score_lm(lists.nbest, lists.sentences, model, progress)
+    scores = score_lm(lists.nbest, lists.sentences, lm, at_once=in_order)
     seconds = time.perf_counter() - started
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_name(f".{file.name}.partial.npz")
@@ -79,6 +75,7 @@ def scores_of(
 
 
 def model_hash(run: Path) -> str:
-    """Of the model and of the snapshots it averages."""
-    files = [run / "model.safetensors", *sorted((run / "snapshots").glob("*.safetensors"))]
+    """Of the model, of the snapshots it averages and of the reference it tilts."""
+    files = [*sorted(run.glob("*.safetensors")), *sorted((run / "snapshots").glob("*.safetensors"))]
+    files = [file for file in files if file.name != "training.safetensors"]
     return hashlib.sha256(" ".join(content_hash(file) for file in files).encode()).hexdigest()
