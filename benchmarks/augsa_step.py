@@ -1,8 +1,8 @@
 """One step of AugSA + JSA at the paper's size (K_D 1000, K_B 100, M 10, s 5): done plainly, and our way.
 
-Plainly: conv1d on padded sentences (in buckets of equal length, its best case), a full softmax in the proposal, every trial
-drawn and evaluated whole. Our way: tables, class-factored softmax, shared prefixes, each distinct window once. Both sides
-run the same learner from the same start; only potential and proposal differ.
+Plainly: conv1d on padded sentences (in buckets of equal length, its best case), torch's LSTM with a full softmax, every trial
+drawn and evaluated whole. Our way: tables, class-factored softmax, shared prefixes, each distinct window once. Both sides run
+the same learner from the same start; only potential and proposal differ.
 """
 
 import resource
@@ -11,6 +11,7 @@ import statistics
 import torch
 from measure import arguments, interleaved, report, training_text
 from torch import Tensor
+from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 
 from trflm.learning.augsa import AugSA, AugSAConfig
 from trflm.learning.batches import ShuffledBatches
@@ -59,6 +60,14 @@ class PlainProposal(LSTMProposal):
     def _step(self, state: LSTMState, remaining_R: Tensor) -> tuple[Tensor, Tensor]:
         w_ih, w_hh, b_ih, b_hh = self.lstm.all_weights[0]
         return torch.lstm_cell(self._input(state.last_R, remaining_R), (state.h_RH, state.c_RH), w_ih, w_hh, b_ih, b_hh)
+
+    def _run(self, batch: Batch, length_B: Tensor) -> tuple[Tensor, Tensor]:
+        """By torch's own LSTM on a packed sequence. Of c only the last of each sentence is known, and read."""
+        by_sentence = list(self._inputs(batch, length_B).split(batch.lengths_B.tolist()))
+        h, (_, c_1BH) = self.lstm(pack_sequence(by_sentence, enforce_sorted=False))
+        h_NH = torch.cat(unpack_sequence(h))
+        ends_B = batch.starts_B + batch.lengths_B - 1
+        return h_NH, torch.zeros_like(h_NH).index_copy(0, ends_B, c_1BH[0].detach())
 
 
 def learner(text: Batch, vocab: Vocab, cnn: type[CNN], proposal: type[LSTMProposal], classes: int) -> AugSA:

@@ -147,7 +147,7 @@ def test_an_lstm_that_remembers_is_given_all_sentences_in_one_text(place: Path, 
     lstm = load_model(place / "out/lstm")
     assert isinstance(lstm, LSTM)
     folder = place / "data/test"
-    lists = scores.read_set("test", *(folder / f"{name}.txt" for name in ("nbest", "acoustic", "ref")), False, "none")
+    lists = scores.read_set("test", folder / "nbest.txt", folder / "acoustic.txt", folder / "ref.txt", False, "none")
     for how, model in (("preserve", Preserve(lstm)), ("shuffle", Shuffle(Preserve(lstm), 1))):
         kept = np.load(place / f"out/scores/lstm@{how}.test.npz")["log_prob_H"]
         expected = model.log_prob(lists.sentences.texts).double().numpy()[lists.sentences.index_H]

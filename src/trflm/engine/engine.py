@@ -32,6 +32,9 @@ class Engine:
     def __init__(self, fields: Sequence[TRF], table_bytes: int = TABLE_BYTES) -> None:
         self.fields = list(fields)
         self.most_bytes = table_bytes // len(self.fields)
+        for field in self.fields:
+            for cnn in cnns(field):
+                cnn.word_table.most_bytes = self.most_bytes
 
     def use_bf16(self, anyway: bool = False) -> bool:
         """Multiply in bf16 (sums stay in fp32) if this CPU has instructions for it, or `anyway`; says whether it does.

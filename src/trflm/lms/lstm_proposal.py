@@ -111,12 +111,17 @@ class LSTMProposal(nn.Module):
             return embedded
         return embedded + F.embedding(remaining.clamp(max=FARTHEST), self.remaining)
 
+    def _inputs(self, batch: Batch, length_B: Tensor) -> Tensor:
+        """[N, H] what the LSTM reads before each word: the word before it, or the beginning."""
+        last_N = torch.where(batch.position_N == 0, self.n_words, batch.ids_N.roll(1))
+        return self._input(last_N, length_B[batch.sentence_N] - batch.position_N)
+
     def _step(self, state: LSTMState, remaining_R: Tensor) -> tuple[Tensor, Tensor]:
         """h and c after one more word. What its input adds to the gates is kept for each word: W_ih e(word) + b."""
         w_ih, w_hh, b_ih, b_hh = self.lstm.all_weights[0]
 
-        def compute(words: Tensor) -> Tensor:
-            return F.linear(self.embedding[words], w_ih, b_ih + b_hh)
+        def compute(words: Tensor, out: Tensor) -> None:
+            torch.addmm(b_ih + b_hh, self.embedding[words], w_ih.t(), out=out)
 
         parameters = (self.embedding, w_ih, b_ih, b_hh)
         slot_R = self.input_gates.find(state.last_R, self.n_words + 1, len(w_ih), parameters, compute)
@@ -131,8 +136,7 @@ class LSTMProposal(nn.Module):
     def _run(self, batch: Batch, length_B: Tensor) -> tuple[Tensor, Tensor]:
         """[N, H] h and c: at position i the LSTM has seen the beginning and x_1..x_{i-1}. Only h has a gradient."""
         w_ih, w_hh, b_ih, b_hh = self.lstm.all_weights[0]
-        last_N = torch.where(batch.position_N == 0, self.n_words, batch.ids_N.roll(1))
-        input_NH = self._input(last_N, length_B[batch.sentence_N] - batch.position_N)
+        input_NH = self._inputs(batch, length_B)
         # By position, and the longest sentences first.
         longest_first_B = torch.argsort(torch.argsort(batch.lengths_B, descending=True, stable=True))
         order_N = torch.argsort(batch.position_N * len(batch) + longest_first_B[batch.sentence_N])

@@ -76,7 +76,7 @@ class CNNLayers(nn.Module):
         self.word_table = WordTable()
 
     def forget(self) -> None:
-        self.word_table = WordTable()
+        self.word_table.forget()
 
     def features(self, batch: Batch, rng: torch.Generator | None = None) -> Tensor:
         """[N, d_s] ReLU(sum_j a_j * Y_j)."""
@@ -130,9 +130,9 @@ class WordTable(WordRows):
     def slots(self, cnn: CNNLayers, words_U: Tensor) -> Tensor:
         """[U] where the rows of these words are in `rows`."""
 
-        def compute(words: Tensor) -> Tensor:
+        def compute(words: Tensor, out: Tensor) -> None:
             y_U = torch.relu(F.linear(cnn.embedding[words], cnn.projection, cnn.projection_bias))
-            return y_U @ cnn.bank.flatten(1)
+            torch.mm(y_U, cnn.bank.flatten(1), out=out)
 
         parameters = (cnn.embedding, cnn.projection, cnn.projection_bias, cnn.bank)
         with torch.no_grad():
