@@ -71,10 +71,16 @@ def test_an_init_that_does_not_fit_is_refused(runs, tmp_path):
     recipe = tiny_recipe(tmp_path)
     done = trf("train", recipe, "--init", runs / "nce", "--out", tmp_path / "run", "--quiet")  # it has a reference, this not
     assert done.returncode == 2
-    assert "does not belong" in done.stderr
+    assert "does not fit the [model] and [reference] of this recipe" in done.stderr
     done = trf("train", recipe, "--init", tmp_path / "none", "--out", tmp_path / "run", "--quiet")
     assert done.returncode == 2
     assert "no model to start from" in done.stderr
+    text = tmp_path / "other.txt"
+    text.write_text("a zebra ran\n" * 20)
+    with_other = ("--set", f"data.train={text}", "--out", tmp_path / "run", "--quiet")
+    done = trf("train", recipe, *with_other, "--init", runs / "nce")
+    assert done.returncode == 2
+    assert "knows other words than this run" in done.stderr
 
 
 def test_word_wise_nce_is_for_a_blstm_alone(tmp_path):

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from trflm.build import Data, build_trf
+from trflm.checkpoint import load_state
 from trflm.config import (
     AugSALearner,
     DNCELearner,
@@ -33,7 +34,7 @@ from trflm.lms.ngram import KneserNeyConfig, NGram, kneser_ney
 from trflm.lms.noise import ModelNoise, Noise
 from trflm.lms.softmax import equal_classes
 from trflm.lms.unigram import Unigram
-from trflm.models import belonging, load_content, load_model
+from trflm.models import load_model, vocab_hash
 from trflm.potentials.blstm import BLSTM, Embedding
 from trflm.potentials.cnn import CNN
 from trflm.potentials.mixed import Mixed
@@ -129,15 +130,20 @@ def take(module: torch.nn.Module, run: Path, data: Data, *names: str) -> None:
     file = run / "model.safetensors"
     if not file.exists():
         raise InputError(f"{run}: there is no model to start from; give the directory of a run that has reached a checkpoint")
-    state, _ = load_content(file, data.vocab)
+    state, note = load_state(file)
+    if note.get("vocab") != vocab_hash(data.vocab):
+        raise InputError(f"{run}: knows other words than this run; --init needs a model that was trained on the same text")
     for name in names:
         if name not in state:
             if names[0] == "proposal":
                 return
             raise InputError(f"{file}: is the model of another kind of run; --init needs one of the same [model]")
         state = state[name]
-    with belonging(file):
+    try:
         module.load_state_dict(state)
+    except RuntimeError as error:
+        section = "[proposal]" if names[0] == "proposal" else "[model] and [reference]"
+        raise InputError(f"{file}: does not fit the {section} of this recipe: {' '.join(str(error).split())}") from error
 
 
 def proposal_classes(section: LSTMProposalSection, data: Data) -> Tensor | None:

@@ -226,6 +226,18 @@ def test_dynamic_noise_comes_to_the_data():
     assert after > -entropy - 0.05
 
 
+def test_the_noise_may_learn_alone_first():
+    learner = dnce(noise_epochs=1)
+    phi, log_q = learner.trf.phi(DATA), float(learner.noise.log_prob(DATA).mean())
+    moments = training(learner, None, epochs=2, seed=1)
+    for _ in range(learner.steps_per_epoch):
+        assert set(next(moments).metrics) == {"log_q"}
+    assert torch.equal(learner.trf.phi(DATA), phi)
+    assert float(learner.noise.log_prob(DATA).mean()) > log_q + 0.01
+    assert "loss" in next(moments).metrics
+    assert not torch.equal(learner.trf.phi(DATA), phi)
+
+
 def test_shares_of_a_dynamic_step():
     """alpha = 0.25: three noise sentences labelled data for each of data, and nu noise sentences for all four."""
     learner = dnce(alpha=0.25, noise_ratio=2)

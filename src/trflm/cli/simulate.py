@@ -60,7 +60,7 @@ def simulate(
     from trflm.text.writer import write_directory, write_text
 
     if n < 1 or utterances < 0 or jobs < 0 or seed < 0:
-        raise InputError("-n must be at least 1; --utterances, --jobs and --seed must not be negative")
+        raise InputError("--n must be at least 1; --utterances, --jobs and --seed must not be negative")
     if not prefix or any(character.isspace() for character in prefix):
         raise InputError(f"--prefix {prefix!r}: give a name without blanks")
     try:

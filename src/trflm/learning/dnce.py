@@ -3,7 +3,9 @@ is labelled data.
 
     p is taught the mixture  alpha p_data + (1 - alpha) q,      q maximises  mean_data log q
 
-As q comes near the data, so does the mixture, and telling the two apart stays hard: few noise sentences are enough.
+As q comes near the data, so does the mixture, and telling the two apart stays hard: few noise sentences are enough. A q that
+learns from nothing moves by tens of nats a sentence in its first epoch, faster than phi can follow: `noise_epochs` lets it
+learn alone first.
 """
 
 from dataclasses import dataclass
@@ -26,11 +28,12 @@ class DNCEConfig(NCEConfig):
     alpha: float = 0.5  # share of data among the sentences labelled data; 1: no noise among them
     lr_noise: float = 1e-3  # Adam, the noise LSTM; 0 leaves it as it is
     clip_noise: float = 5.0  # greatest gradient norm of the mean log q a sentence
+    noise_epochs: int = 0  # first epochs in which only the noise learns
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.alpha <= 1 or self.lr_noise < 0 or self.clip_noise <= 0:
-            raise ValueError("alpha must be above 0 and at most 1, lr_noise not negative, clip_noise positive")
+        if not 0 < self.alpha <= 1 or min(self.lr_noise, self.noise_epochs) < 0 or self.clip_noise <= 0:
+            raise ValueError("alpha must be above 0 and at most 1, lr_noise and noise_epochs not negative, clip_noise positive")
 
 
 class DNCE(NCE):
@@ -45,15 +48,23 @@ class DNCE(NCE):
         self.proposal = proposal
         self.noise_optimiser = torch.optim.Adam(proposal.parameters(), lr=config.lr_noise)
 
+    def step(self, number: int, rng: torch.Generator) -> Metrics:
+        if number < self.config.noise_epochs * self.steps_per_epoch:
+            return self.update_noise(self.batches.of_step(number).to(self.trf.zeta.device))
+        return super().step(number, rng)
+
     def update(self, batch: Batch, drawn: Batch, rng: torch.Generator) -> Metrics:
-        metrics = super().update(batch, drawn, rng)
+        return {**super().update(batch, drawn, rng), **self.update_noise(batch)}
+
+    def update_noise(self, batch: Batch) -> Metrics:
+        """A step of q towards the data."""
         log_q_B = self.proposal.log_q(batch)
         if self.config.lr_noise:
             self.noise_optimiser.zero_grad()
             (-log_q_B.mean()).backward()
             clip_gradient(self.proposal.parameters(), self.config.clip_noise)
             self.noise_optimiser.step()
-        return {**metrics, "log_q": float(log_q_B.detach().mean())}
+        return {"log_q": float(log_q_B.detach().mean())}
 
     def noise_of(self, number: int, n_data: int, rng: torch.Generator) -> Batch:
         """Drawn from the noise of this moment."""
