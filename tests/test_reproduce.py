@@ -17,13 +17,13 @@ from trflm.progress import Quiet
 from trflm.reproduce import row as row_module
 from trflm.reproduce import scores
 from trflm.reproduce.models import Source, training_seconds, unfinished
-from trflm.reproduce.plan import choose_rows, read_plan
+from trflm.reproduce.plan import choose_rows, only_strategies_of, read_plan
 from trflm.reproduce.results import reproduce
 
 TABLES = """
 title = "A tiny table"
 baseline = "kn"
-strategies = true
+strategies = ["lstm"]
 [text]
 train = "text.txt"
 valid = "text.txt"
@@ -163,6 +163,15 @@ def test_the_training_time_of_a_run_includes_that_of_its_start(place: Path) -> N
         (run / "metrics.jsonl").write_text(json.dumps({"seconds": seconds}) + "\n")
     assert training_seconds(place / "first") == 100.0
     assert training_seconds(place / "second") == 120.0
+
+
+def test_strategies_may_be_left_out_by_name(place: Path) -> None:
+    plan = read_plan(place / "recipes")
+    assert plan.strategies == ("lstm",)
+    assert only_strategies_of(plan, "lstm,kn").strategies == ("lstm",)
+    assert only_strategies_of(plan, "kn").strategies == ()
+    with pytest.raises(InputError, match="--strategies lsmt: there is no such row; the rows are kn, lstm"):
+        only_strategies_of(plan, "lsmt")
 
 
 def test_rows_by_name_and_models_that_are_there(place: Path) -> None:

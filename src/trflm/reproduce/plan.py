@@ -1,7 +1,7 @@
 """tables.toml: which rows a table has, on which text and lists. Paths in it are relative to the data directory."""
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trflm.config import parse
@@ -74,14 +74,15 @@ class Plan:
     row: tuple[Row, ...]
     about: str = ""
     baseline: str = ""  # the row that others are compared with
-    strategies: bool = False  # rescore with every LSTM in the three ways of the paper: preserve, reset, shuffle
+    strategies: tuple[str, ...] = ()  # LSTM rows to rescore in the three ways of the paper: preserve, reset, shuffle
 
     def __post_init__(self) -> None:
         names = [row.name for row in self.row]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"row {name!r} is there twice")
-        for wanted in [*(model for row in self.row for model in row.models), *([self.baseline] if self.baseline else [])]:
+        models = (model for row in self.row for model in row.models)
+        for wanted in [*models, *self.strategies, *([self.baseline] if self.baseline else [])]:
             if wanted not in names:
                 raise ValueError(f"{wanted!r} is not the name of a row; the rows are {', '.join(names)}")
 
@@ -103,11 +104,22 @@ def read_plan(directory: Path) -> Plan:
 
 def choose_rows(plan: Plan, names: str) -> list[Row]:
     """The rows named in a list separated by commas (all if empty). `-NAME` leaves a row out."""
+    wanted = _names(plan, names, "--rows")
+    left_out = {name[1:] for name in wanted if name.startswith("-")}
+    taken = {name for name in wanted if not name.startswith("-")} or {row.name for row in plan.row} - left_out
+    return [row for row in plan.row if row.name in taken - left_out]
+
+
+def only_strategies_of(plan: Plan, names: str) -> Plan:
+    """The plan with the three ways of rescoring for these of its rows alone."""
+    wanted = _names(plan, names, "--strategies")
+    return replace(plan, strategies=tuple(name for name in plan.strategies if name in wanted))
+
+
+def _names(plan: Plan, names: str, option: str) -> list[str]:
     wanted = [name.strip() for name in names.split(",") if name.strip()]
-    known = {row.name for row in plan.row}
+    known = [row.name for row in plan.row]
     for name in wanted:
         if name.removeprefix("-") not in known:
-            raise InputError(f"--rows {name}: there is no such row; the rows are {', '.join(row.name for row in plan.row)}")
-    left_out = {name[1:] for name in wanted if name.startswith("-")}
-    taken = {name for name in wanted if not name.startswith("-")} or known - left_out
-    return [row for row in plan.row if row.name in taken - left_out]
+            raise InputError(f"{option} {name}: there is no such row; the rows are {', '.join(known)}")
+    return wanted

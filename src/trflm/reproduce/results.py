@@ -68,7 +68,7 @@ def reproduce(
                 record |= found
             else:
                 run = ensure_model(row.name, source, progress())
-                found, models[row.name], errors[row.name] = evaluation.single(row.name, run, plan.strategies)
+                found, models[row.name], errors[row.name] = evaluation.single(row.name, run, row.name in plan.strategies)
                 record |= {**found, "curves": curves(run)}
             if plan.baseline in errors and plan.baseline != row.name:
                 record["against_baseline"] = against(evaluation, errors[plan.baseline], errors[row.name])
