@@ -18,7 +18,7 @@ def reproduce(
     rows: Annotated[str, tyro.conf.arg(metavar="A,B", help="Only these rows; -A leaves one out.")] = "",
     strategies: Annotated[
         str,
-        tyro.conf.arg(metavar="A,B", help="Only these LSTM rows are rescored in all three ways of table 1, which takes long."),
+        tyro.conf.arg(metavar="A,B", help="Only these LSTM rows are rescored in all three ways of table 1; it takes long."),
     ] = "",
     train: Annotated[bool, tyro.conf.arg(help="Use only models that are there, as they are.")] = True,
     seed: Annotated[int, tyro.conf.arg(metavar="S", help="Of bootstrap intervals and shuffling.")] = 1,
