@@ -23,6 +23,7 @@ from trflm.config import (
 from trflm.errors import InputError
 from trflm.learning.augsa import AugSA
 from trflm.learning.batches import ShuffledBatches
+from trflm.learning.deleted import DeletedReference
 from trflm.learning.dnce import DNCE
 from trflm.learning.lstm import LSTMLearner
 from trflm.learning.nce import NCE
@@ -77,6 +78,9 @@ def build_field_learner(recipe: FieldRecipe, data: Data, fresh: bool) -> FieldLe
     trf = trf.to(device)
     batches = ShuffledBatches(text, config.batch, seed, alike=isinstance(config, WordNCELearner))
     unigram = Unigram.estimate(data.vocab, text, pi)
+    deleted = None
+    if reference and recipe.reference.folds:
+        deleted = DeletedReference.estimate(reference, text, data.vocab, recipe.reference.order, recipe.reference.folds)
 
     if isinstance(config, AugSALearner | DNCELearner):
         class_V = proposal_classes(recipe.proposal, data)
@@ -86,13 +90,13 @@ def build_field_learner(recipe: FieldRecipe, data: Data, fresh: bool) -> FieldLe
         proposal = proposal.to(device)
         if isinstance(config, AugSALearner):
             return AugSA(trf, proposal, training_pi0(pi), batches, config, generator(seed, "init", 2))
-        return DNCE(trf, proposal, Replacements.estimate(data.vocab, text, unigram), batches, config)
+        return DNCE(trf, proposal, Replacements.estimate(data.vocab, text, unigram), batches, config, deleted)
     replacements = Replacements.estimate(data.vocab, text, unigram)
     if isinstance(config, WordNCELearner):
         if not (isinstance(trf.potential, BLSTM) and isinstance(trf.potential.inputs, Embedding)):
             raise InputError('learner.kind = "word-nce" starts a potential of kind "blstm" without a reference, no other')
         return WordNCE(trf, trf.potential, replacements, batches, config)
-    return NCE(trf, build_noise(recipe.noise, data, unigram, reference), replacements, batches, config)
+    return NCE(trf, build_noise(recipe.noise, data, unigram, reference), replacements, batches, config, deleted)
 
 
 def build_noise(

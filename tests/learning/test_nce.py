@@ -7,6 +7,7 @@ import torch
 from harness import random_pi, rng, tiny_vocab
 
 from trflm.learning.batches import ShuffledBatches
+from trflm.learning.deleted import DeletedReference
 from trflm.learning.dnce import DNCE, DNCEConfig
 from trflm.learning.loop import training
 from trflm.learning.nce import NCE, NCEConfig
@@ -102,12 +103,18 @@ def dnce(**settings: float) -> DNCE:
     return DNCE(plain_field(), lstm_proposal(), replacements(), ShuffledBatches(DATA, 400, seed=1), config)
 
 
+def deleted_reference() -> NCE:
+    learner = nce(unigram(), tilted_field(), replacements=1)
+    learner.deleted = DeletedReference.estimate(bigram(), DATA, VOCAB, 2, 4)
+    return learner
+
+
 LEARNERS = {
     "unigram noise": lambda: nce(unigram(), plain_field()),
     "n-gram noise": lambda: nce(ModelNoise(bigram()), plain_field()),
     "LSTM noise": lambda: nce(ModelNoise(trained_lstm()), plain_field()),
     "n-gram reference and noise": lambda: nce(ModelNoise(bigram()), tilted_field()),
-    "n-gram reference, unigram noise": lambda: nce(unigram(), tilted_field()),
+    "n-gram reference by deleted estimates": deleted_reference,
     "replacements": lambda: nce(unigram(), plain_field(), replacements=3),
     "dynamic": dnce,
     "dynamic, no noise among the data": lambda: dnce(alpha=1.0),

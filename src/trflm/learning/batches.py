@@ -23,11 +23,15 @@ class ShuffledBatches:
 
     def of_step(self, step: int) -> Batch:
         """The batch of step 0, 1, 2, ..., whichever was asked for before."""
+        return self.sentences.select(self.index_of_step(step))
+
+    def index_of_step(self, step: int) -> Tensor:
+        """Which sentences they are."""
         epoch, place = divmod(step, self.per_epoch)
         if epoch != self._epoch:
             self._epoch = epoch
             self._order = self._shuffled(generator(self.seed, "order", epoch))
-        return self.sentences.select(self._order[place * self.size : (place + 1) * self.size])
+        return self._order[place * self.size : (place + 1) * self.size]
 
     def _shuffled(self, rng: torch.Generator) -> Tensor:
         order = torch.randperm(len(self.sentences), generator=rng)

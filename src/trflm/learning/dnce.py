@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trflm.learning.batches import ShuffledBatches
+from trflm.learning.deleted import DeletedReference
 from trflm.learning.loop import Metrics, clip_gradient
 from trflm.learning.nce import NCE, NCEConfig
 from trflm.learning.replacements import Replacements
@@ -42,9 +44,15 @@ class DNCE(NCE):
     config: DNCEConfig
 
     def __init__(
-        self, trf: TRF, proposal: LSTMProposal, replacements: Replacements, batches: ShuffledBatches, config: DNCEConfig
+        self,
+        trf: TRF,
+        proposal: LSTMProposal,
+        replacements: Replacements,
+        batches: ShuffledBatches,
+        config: DNCEConfig,
+        deleted: DeletedReference | None = None,
     ) -> None:
-        super().__init__(trf, ProposalNoise(proposal, trf.pi), replacements, batches, config)
+        super().__init__(trf, ProposalNoise(proposal, trf.pi), replacements, batches, config, deleted)
         self.proposal = proposal
         self.noise_optimiser = torch.optim.Adam(proposal.parameters(), lr=config.lr_noise)
 
@@ -53,8 +61,8 @@ class DNCE(NCE):
             return self.update_noise(self.batches.of_step(number).to(self.trf.zeta.device))
         return super().step(number, rng)
 
-    def update(self, batch: Batch, drawn: Batch, rng: torch.Generator) -> Metrics:
-        return {**super().update(batch, drawn, rng), **self.update_noise(batch)}
+    def update(self, batch: Batch, drawn: Batch, rng: torch.Generator, index_B: Tensor) -> Metrics:
+        return {**super().update(batch, drawn, rng, index_B), **self.update_noise(batch)}
 
     def update_noise(self, batch: Batch) -> Metrics:
         """A step of q towards the data."""

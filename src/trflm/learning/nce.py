@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trflm.learning.batches import ShuffledBatches
+from trflm.learning.deleted import DeletedReference
 from trflm.learning.loop import Metrics, clip_gradient, known_lengths
 from trflm.learning.replacements import DevChoice, Replacements
 from trflm.lms.noise import Noise
@@ -53,8 +54,17 @@ class NCEConfig:
 class NCE:
     """Trains a TRF in place against a fixed noise distribution."""
 
-    def __init__(self, trf: TRF, noise: Noise, replacements: Replacements, batches: ShuffledBatches, config: NCEConfig) -> None:
+    def __init__(
+        self,
+        trf: TRF,
+        noise: Noise,
+        replacements: Replacements,
+        batches: ShuffledBatches,
+        config: NCEConfig,
+        deleted: DeletedReference | None = None,
+    ) -> None:
         self.trf, self.noise, self.replacements, self.batches, self.config = trf, noise, replacements, batches, config
+        self.deleted = deleted
         self.log_Z = nn.Parameter(trf.log_Z1() + trf.zeta)  # [m+1]
         self.theta = list(trf.potential.parameters())
         self.optimiser = torch.optim.AdamW(
@@ -75,7 +85,8 @@ class NCE:
         for group, lr in zip(self.optimiser.param_groups, (self.config.lr, self.config.lr_log_Z), strict=True):
             group["lr"] = lr * fall
         batch = self.batches.of_step(number).to(self.trf.zeta.device)
-        return self.update(batch, self.noise_of(number, len(batch), rng).to(batch.device), rng)
+        index_B = self.batches.index_of_step(number)
+        return self.update(batch, self.noise_of(number, len(batch), rng).to(batch.device), rng, index_B)
 
     def noise_of(self, number: int, n_data: int, rng: torch.Generator) -> Batch:
         """The noise of a step. It never changes, so that of several steps is drawn at once, which is cheaper."""
@@ -85,14 +96,19 @@ class NCE:
             self._pool = (pool, self.noise.draw(POOL * n, generator(self.batches.seed, "noise", pool)))
         return self._pool[1].select(torch.arange(place * n, (place + 1) * n))
 
-    def update(self, batch: Batch, drawn: Batch, rng: torch.Generator) -> Metrics:
-        """One step from these sentences of data and of noise."""
+    def update(self, batch: Batch, drawn: Batch, rng: torch.Generator, index_B: Tensor) -> Metrics:
+        """One step from these sentences of data, which are those of `index_B` in the text, and of noise."""
         self.trf.potential.forget()  # what was scored since the last step (dev text) is to leave no trace
         noise = self._known(drawn)
         pairs = self.replacements.pairs(batch, self.config.replacements, rng) if self.config.replacements else None
         positive = self.labelled_data(batch, rng)
         parts = [positive, noise, pairs.replaced] if pairs else [positive, noise]
         phi_B = self.trf.potential(pack(parts), rng).double()
+        if self.deleted:
+            fold_B = self.deleted.fold(index_B).to(phi_B.device)
+            phi_B[: len(batch)] += self.deleted.correction(batch, fold_B)
+            if pairs:
+                phi_B[-len(pairs.replaced) :] += self.deleted.correction(pairs.replaced, fold_B[pairs.source_R])
         phi_both, phi_R = phi_B.split([len(positive) + len(noise), len(phi_B) - len(positive) - len(noise)])
         loss, accuracy = self.loss(pack([positive, noise]), phi_both, len(positive))
         metrics: Metrics = {"loss": float(loss.detach()), "accuracy": accuracy}
