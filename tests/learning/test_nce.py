@@ -164,6 +164,22 @@ def test_replacements_alone_teach_every_length():
     assert float(torch.special.xlogy(data_S, data_S).sum() - (data_S * log_p_S).sum()) < 0.02
 
 
+def test_replaced_words_are_drawn_from_the_density_that_the_ratio_uses():
+    """From the sentence 0 1 2 with its second word drawn anew 40,000 times: share of w = g(w | 0) = g(1 | 0) exp(log odds)."""
+    one = Batch(torch.tensor([0, 1, 2]), torch.tensor([3]))
+    many = torch.zeros(40_000, dtype=torch.int64)
+    pairs = replacements().at(one, many, torch.ones_like(many), rng(6))
+    word_R = pairs.replaced.ids_N.view(-1, 3)[:, 1]
+    assert (pairs.replaced.ids_N.view(-1, 3)[:, [0, 2]] == torch.tensor([0, 2])).all()
+    odds_V = torch.stack([pairs.log_odds_R[word_R == w][0].exp() for w in range(V)])  # g(w) / g(1)
+    share_V = torch.bincount(word_R, minlength=V) / len(many)
+    assert float((share_V - odds_V / odds_V.sum()).abs().max()) < 0.0125  # five standard errors
+    every = Batch(torch.tensor([0, 0, 2, 0, 1, 2, 0, 2, 2]), torch.full((V,), 3))
+    one_V = torch.ones(V, dtype=torch.int64)
+    for other_V in (unigram().log_word_V.exp(), bigram().log_q(every, one_V, one_V).exp()):  # g is neither of its halves
+        assert float((share_V - other_V).abs().max()) > 0.03
+
+
 @pytest.mark.parametrize("name", NOISES)
 def test_noise_draws_what_it_says(name: str):
     """100,000 draws: a share's standard error is at most 0.0016, so 0.008 is five of them. Sentences of more than M words,
@@ -220,6 +236,13 @@ def test_choice_of_the_true_distribution_is_the_best():
     values = {s: choice.mean_log_prob(phi(choice.sentences, s), phi(choice.pairs.replaced, s)) for s in (0.0, 0.5, 1.0, 1.5)}
     assert max(values, key=lambda s: values[s]) == 1.0
     assert values[0.0] < values[0.5]
+
+
+def test_learning_rates_fall_after_the_constant_epochs():
+    learner = nce(unigram(), plain_field(), lr=1e-2, lr_log_Z=3e-2, constant_epochs=2, decay=0.5)
+    for epoch, fall in enumerate((1, 1, 0.5, 0.25)):
+        learner.step(epoch * learner.steps_per_epoch, rng(1))
+        assert [group["lr"] for group in learner.optimiser.param_groups] == pytest.approx([1e-2 * fall, 3e-2 * fall])
 
 
 def test_dynamic_noise_comes_to_the_data():

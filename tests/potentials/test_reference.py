@@ -37,6 +37,16 @@ def test_phi_is_the_sum_of_both():
     torch.testing.assert_close(potential(batch), expected)
 
 
+def test_the_end_of_a_sentence_is_explained_by_its_last_word():
+    batch, potential = random_batch(V, [1, 2, 5]), tilted()
+    explanation = potential.reference.explain(batch)
+    reference_N = potential.contributions(batch) - potential.potential.contributions(batch)
+    last_B = batch.lengths_B.cumsum(0) - 1
+    torch.testing.assert_close(reference_N[last_B], (explanation.word_N[last_B] + explanation.rest_B).to(reference_N))
+    inside_N = batch.remaining_N > 0
+    torch.testing.assert_close(reference_N[inside_N], explanation.word_N[inside_N].to(reference_N))
+
+
 def test_a_field_with_a_reference_is_a_language_model():
     trf = TRF(tiny_vocab(V), tilted(), random_pi(3))
     with torch.no_grad():
