@@ -207,7 +207,11 @@ def test_an_unfinished_run_is_gone_on_with(place: Path) -> None:
     config["recipe"]["run"]["minutes"] = 0.0
     (run / "config.json").write_text(json.dumps(config))
     assert unfinished(run) is not None
-    make(place, "lstm")
+    (row,) = make(place, "lstm", train=False)["rows"]
+    assert row["unfinished"].endswith(" of 3 epochs")
+    assert "unfinished |" in (place / "out/results.md").read_text()
+    (row,) = make(place, "lstm")["rows"]
+    assert "unfinished" not in row
     assert unfinished(run) is None
     assert json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["epoch"] == 3
 

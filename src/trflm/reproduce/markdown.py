@@ -46,7 +46,7 @@ def main_table(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
                 interval(row["wer"]),
                 difference(row.get("against_baseline")),
                 millions(row.get("parameters")),
-                duration(row.get("training_seconds")),
+                duration(row.get("training_seconds")) + (", unfinished" if "unfinished" in row else ""),
                 duration(row.get("rescoring_seconds")),
             ]
         rows.append(cells + ([", ".join(filter(None, (row["paper"]["perplexity"], row["paper"]["wer"])))] if in_paper else []))
@@ -86,6 +86,8 @@ def notes(results: dict[str, Any]) -> list[str]:
     for row in results["rows"]:
         if row["status"] != "done":
             lines.append(f"{row['label']}: {row['status']}: {row['reason']}")
+        if "unfinished" in row:
+            lines.append(f"{row['label']}: training has not reached its end, only {row['unfinished']}")
     made = results["made"]
     lines.append(
         f"trflm {made['trflm']}, commit {made['commit']}, seed {results['seed']}, torch {made['torch']}, {made['machine']}."

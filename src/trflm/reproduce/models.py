@@ -69,7 +69,7 @@ def check_recipes(names: Sequence[str], source: Source) -> None:
                     raise InputError(f"{path}: {file}: there is no such file; is --data right?")
 
 
-def unfinished(run: Path) -> Recipe | None:
+def unfinished(run: Path) -> FieldRecipe | LSTMRecipe | None:
     """The recipe of a run that stopped before its end; None if it is done, or has nothing to go on from."""
     checkpoint = run / "training.safetensors"
     if not checkpoint.exists():

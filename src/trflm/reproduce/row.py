@@ -16,7 +16,7 @@ from trflm.evaluation.wer import WordErrors, word_error_rate
 from trflm.language_model import LanguageModel
 from trflm.lms.lstm import LSTM, Preserve, Shuffle
 from trflm.models import FieldModel, load_model
-from trflm.reproduce.models import training_seconds
+from trflm.reproduce.models import last_epoch, training_seconds, unfinished
 from trflm.reproduce.scores import Lists, Timed, model_hash, scores_of
 from trflm.text import read_corpus
 
@@ -77,10 +77,11 @@ class Evaluation:
         lm = load_model(run)
         model = self.scored(name, run, lm)
         record, errors, rescored = self.word_errors([model])
-        seconds = training_seconds(run)
+        if recipe := unfinished(run):
+            record["unfinished"] = f"{last_epoch(run):.1f} of {recipe.run.epochs} epochs"
         record |= {
             "parameters": lm.n_parameters(),
-            "training_seconds": seconds,
+            "training_seconds": training_seconds(run),
             "rescoring_seconds": model.test.seconds / len(self.test.nbest),
             "perplexity": self.perplexity(lm),
             "changed": self.changed(errors, rescored, lm),
