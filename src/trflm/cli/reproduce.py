@@ -15,7 +15,7 @@ def reproduce(
     *,
     data: Annotated[Path, tyro.conf.arg(metavar="DIR", help="The texts and lists that tables.toml names.")],
     out: Annotated[Path, tyro.conf.arg(metavar="DIR", help="Models (DIR/NAME), results and report; what is there is used.")],
-    rows: Annotated[str, tyro.conf.arg(metavar="A,B", help="Only these rows; -A leaves one out.")] = "",
+    rows: Annotated[str, tyro.conf.arg(metavar="A,B", help="Only these rows; --rows=-A leaves one out.")] = "",
     strategies: Annotated[
         str,
         tyro.conf.arg(metavar="A,B", help="Only these LSTM rows are rescored in all three ways of table 1; it takes long."),
