@@ -79,7 +79,7 @@ def build_field_learner(recipe: FieldRecipe, data: Data, fresh: bool) -> FieldLe
     batches = ShuffledBatches(text, config.batch, seed, alike=isinstance(config, WordNCELearner))
     unigram = Unigram.estimate(data.vocab, text, pi)
     deleted = None
-    if reference and recipe.reference.folds:
+    if reference and recipe.reference.folds and not isinstance(config, AugSALearner):  # to AugSA a reference is a constant
         deleted = DeletedReference.estimate(reference, text, data.vocab, recipe.reference.order, recipe.reference.folds)
 
     if isinstance(config, AugSALearner | DNCELearner):
