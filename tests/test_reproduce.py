@@ -170,6 +170,8 @@ def test_strategies_may_be_left_out_by_name(place: Path) -> None:
     assert plan.strategies == ("lstm",)
     assert only_strategies_of(plan, "lstm,kn").strategies == ("lstm",)
     assert only_strategies_of(plan, "kn").strategies == ()
+    assert only_strategies_of(plan, "-kn").strategies == ("lstm",)
+    assert only_strategies_of(plan, "-lstm").strategies == ()
     with pytest.raises(InputError, match="--strategies lsmt: there is no such row; the rows are kn, lstm"):
         only_strategies_of(plan, "lsmt")
 

@@ -49,8 +49,8 @@ def test_with_much_text_nothing_is_corrected():
     assert float(reference.correction(text.select(index_B), reference.fold(index_B)).abs().mean()) < 0.05
 
 
-def test_a_step_is_that_of_a_field_whose_reference_had_not_seen_its_sentences():
-    """All sentences of a batch in one fold: the step must be the one that a field on that fold's own reference makes."""
+def test_a_step_takes_the_reference_for_one_that_has_not_seen_its_sentences():
+    """All sentences of a batch in one fold: their pairs are those of a field on the reference without it."""
     replacements = Replacements.estimate(VOCAB, TEXT, unigram := Unigram.estimate(VOCAB, TEXT, empirical_pi(TEXT.lengths_B)))
     reference, index_B = deleted(), torch.arange(2, 60, FOLDS)
     batch, noise = TEXT.select(index_B), Batch(torch.randint(V, (60,), generator=rng(2)), torch.full((15,), 4))

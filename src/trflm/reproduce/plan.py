@@ -104,22 +104,21 @@ def read_plan(directory: Path) -> Plan:
 
 def choose_rows(plan: Plan, names: str) -> list[Row]:
     """The rows named in a list separated by commas (all if empty). `-NAME` leaves a row out."""
-    wanted = _names(plan, names, "--rows")
-    left_out = {name[1:] for name in wanted if name.startswith("-")}
-    taken = {name for name in wanted if not name.startswith("-")} or {row.name for row in plan.row} - left_out
-    return [row for row in plan.row if row.name in taken - left_out]
+    chosen = _chosen(plan, names, "--rows")
+    return [row for row in plan.row if row.name in chosen]
 
 
 def only_strategies_of(plan: Plan, names: str) -> Plan:
-    """The plan with the three ways of rescoring for these of its rows alone."""
-    wanted = _names(plan, names, "--strategies")
-    return replace(plan, strategies=tuple(name for name in plan.strategies if name in wanted))
+    """The plan with the three ways of rescoring for these of its rows alone, named in the same way."""
+    chosen = _chosen(plan, names, "--strategies")
+    return replace(plan, strategies=tuple(name for name in plan.strategies if name in chosen))
 
 
-def _names(plan: Plan, names: str, option: str) -> list[str]:
+def _chosen(plan: Plan, names: str, option: str) -> set[str]:
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     known = [row.name for row in plan.row]
     for name in wanted:
         if name.removeprefix("-") not in known:
             raise InputError(f"{option} {name}: there is no such row; the rows are {', '.join(known)}")
-    return wanted
+    left_out = {name[1:] for name in wanted if name.startswith("-")}
+    return ({name for name in wanted if not name.startswith("-")} or set(known)) - left_out
