@@ -1,10 +1,10 @@
 """Scoring a 1000-best list: the engine with one and ten snapshots, plain conv1d, LSTMs at their best and unbatched, KN5.
 
-In each round every side scores the same list, the next round takes the next list. All models have the paper's sizes and random
-weights, 10,000 words. Every call starts cold: nothing is kept from list to list. The plain side convolves in buckets of 100
-sentences by length, its best; the LSTMs compute each distinct prefix once (`lms.lstm`), or one sentence at a time (50 of
-them, and the time is scaled to the list). The largest LSTMs take part in the first rounds
-only. Turning text into word numbers is not timed.
+In each round every side scores the same list, the shortest sides three times; the next round takes the next list. All models
+have the paper's sizes and random weights, 10,000 words. Every call starts cold: nothing is kept from list to list. The plain side
+convolves in buckets of 100 sentences by length, its best; the LSTMs compute each distinct prefix once (`lms.lstm`), or one
+sentence at a time (50 of them, and the time is scaled to the list). The largest LSTMs take part in the first rounds only.
+Turning text into word numbers is not timed.
 """
 
 import statistics
@@ -30,7 +30,7 @@ BUCKET = 100  # sentences convolved at once
 ALONE = 50  # sentences that the unbatched LSTM is timed on
 LARGEST = "LSTM 2x1500", "LSTM 2x200, one sentence at a time", "LSTM 2x200, 200,000 words"
 LARGE_VOCABULARY = 200_000
-SHORT, REPEATS = ("engine", "KN5"), 3  # sides that take so little time that each round has the median of several runs
+SHORT, REPEATS = ("engine", "KN5"), 3  # sides so short that a round has the median of several runs, in turn with each other
 
 Side = Callable[[Batch], object]
 
@@ -41,8 +41,8 @@ def main() -> None:
     fields = random_fields(lists.vocab, 10)
     sides: dict[str, Side] = {
         "engine, 1 snapshot": engine(fields[:1]),
-        "engine, 10 snapshots": engine(fields),
         "engine, 1 snapshot, 200,000 words": enlarged(engine(random_fields(made_up_vocab(LARGE_VOCABULARY), 1))),
+        "engine, 10 snapshots": engine(fields),
         "plain conv1d": lambda batch: plain(fields[0], batch),
         "LSTM 2x200": lstm(lists.vocab, SMALL),
         "LSTM 2x650": lstm(lists.vocab, MEDIUM),
@@ -118,16 +118,17 @@ def rounds(sides: dict[str, Side], lists: Sequence[Batch], n: int, n_largest: in
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(-1, n):
         batch = lists[number % len(lists)]
-        for name, side in sides.items():
-            if name in LARGEST and not 0 <= number < n_largest:
-                continue
-            taken = []
-            for _ in range(REPEATS if name.startswith(SHORT) else 1):
+        taken: dict[str, list[float]] = {}
+        for repeat in range(REPEATS):
+            for name, side in sides.items():
+                if (name in LARGEST and not 0 <= number < n_largest) or (repeat and not name.startswith(SHORT)):
+                    continue
                 start = now()
                 side(batch)
-                taken.append(now() - start)
+                taken.setdefault(name, []).append(now() - start)
+        for name, values in taken.items():
             if number >= 0:
-                seconds[name].append(statistics.median(taken) * (len(batch) / ALONE if "one sentence" in name else 1))
+                seconds[name].append(statistics.median(values) * (len(batch) / ALONE if "one sentence" in name else 1))
     return seconds
 
 
