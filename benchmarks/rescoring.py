@@ -1,10 +1,10 @@
 """Scoring a 1000-best list: the engine with one and ten snapshots, plain conv1d, LSTMs at their best and unbatched, KN5.
 
-In each round every side scores the same list, the shortest sides three times; the next round takes the next list. All models
-have the paper's sizes and random weights, 10,000 words. Every call starts cold: nothing is kept from list to list. The plain side
-convolves in buckets of 100 sentences by length, its best; the LSTMs compute each distinct prefix once (`lms.lstm`), or one
-sentence at a time (50 of them, and the time is scaled to the list). The largest LSTMs take part in the first rounds only.
-Turning text into word numbers is not timed.
+In each round every side scores the same list, the shortest sides three times; the next round takes the next list. All
+models have the paper's sizes and random weights, 10,000 words. Every call starts cold: nothing is kept from list to list.
+The plain side convolves in buckets of 100 sentences by length, its best; the LSTMs compute each distinct prefix once
+(`lms.lstm`), or one sentence at a time (50 of them, and the time is scaled to the list). The largest LSTMs take part in the
+first rounds only. Turning text into word numbers is not timed.
 """
 
 import statistics
