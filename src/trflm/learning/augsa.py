@@ -21,7 +21,7 @@ from trflm.learning.batches import ShuffledBatches
 from trflm.learning.loop import Metrics, clip_gradient, known_lengths
 from trflm.lms.lstm_proposal import LSTMProposal
 from trflm.lms.proposal import draw_sentences_of
-from trflm.sampling.chains import Chains, Target
+from trflm.sampling.chains import Target
 from trflm.sampling.mixture import TransMSConfig, trans_ms
 from trflm.text import Batch, pack
 from trflm.text.lengths import draw_from_cdf
@@ -91,9 +91,7 @@ class AugSA:
         """One step from these sentences."""
         self.t += 1
         self.trf.potential.forget()  # what was scored since the last step (dev text, log Z_1) is to leave no trace
-        # theta and zeta have changed since the last step, so the chains' densities are computed anew.
-        chains = Chains.at(self.chains, self.target)
-        chains, info = trans_ms(rng, chains, self.target, self.proposal, self.config)
+        chains, info = trans_ms(rng, self.chains, self.target, self.proposal, self.config)
         self.chains = chains.batch
         lengths_C = self.chains.lengths_B
         zeta_C = self.trf.zeta[lengths_C]

@@ -3,7 +3,7 @@
 It may also see how many words are still to come: the length is fixed in a move, and for a jump it is the greater of the
 two lengths, so g stays one well-defined distribution and every kernel stays exact.
 
-Shapes: C chains, M trials, s words a span, T = C*M trials in all, R distinct prefixes, H units.
+Shapes: C chains, M trials, s words a span, T = C*M trials in all, A of them still going, R distinct prefixes, H units.
 """
 
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trflm.distinct import distinct
 from trflm.lms.proposal import Span
 from trflm.lms.recurrence import Recurrence, advance
 from trflm.lms.softmax import ClassSoftmax, FullSoftmax
@@ -82,27 +83,25 @@ class LSTMProposal(nn.Module):
     def propose(self, rng: torch.Generator, state: LSTMState, given_CMs: Tensor, span_C: Tensor, remaining_C: Tensor) -> Span:
         """Each distinct prefix is computed once: the M first words of a chain come from one distribution."""
         C, M, s = given_CMs.shape
-        row_T = torch.arange(C, device=given_CMs.device).repeat_interleave(M)
         span_T, given_Ts = span_C.repeat_interleave(M), given_CMs.reshape(C * M, s)
         words_Ts = torch.zeros_like(given_Ts)
         log_q_T = torch.zeros(C * M, dtype=torch.float64, device=given_CMs.device)
-        remaining_R = remaining_C
-        for t in range(s):
-            active = (span_T > t).nonzero().squeeze(1)
-            if not len(active):
-                break
-            rows, row_active = torch.unique(row_T[active], return_inverse=True)
-            state, remaining_R = state.select(rows), remaining_R[rows]
+        active_A = (span_T > 0).nonzero().squeeze(1)  # the trials that have a word here
+        row_A, remaining_R = active_A // M, remaining_C
+        longest = int(span_C.max())
+        for t in range(longest):
             h_RH, c_RH = self._step(state, remaining_R)
-            word_active, log_prob_active = self.output.choose(h_RH, row_active, given_Ts[active, t], rng)
-            words_Ts[active, t] = word_active
-            log_q_T[active] += log_prob_active.double()
-            children, row_active = torch.unique(row_active * self.n_words + word_active, return_inverse=True)
-            parent_R = children // self.n_words
-            state = LSTMState(h_RH.index_select(0, parent_R), c_RH.index_select(0, parent_R), children % self.n_words)
-            remaining_R = remaining_R[parent_R] - 1
-            row_T = torch.zeros_like(row_T)
-            row_T[active] = row_active
+            word_A, log_prob_A = self.output.choose(h_RH, row_A, given_Ts[active_A, t], rng)
+            words_Ts[active_A, t] = word_A
+            log_q_T[active_A] += log_prob_A.double()
+            if t + 1 < longest:
+                going = (span_T[active_A] > t + 1).nonzero().squeeze(1)
+                active_A, row_A, word_A = active_A[going], row_A[going], word_A[going]
+            next_A, place_R = distinct([row_A.int(), word_A.int()], self.n_words)
+            parent_R = row_A[place_R]
+            state = LSTMState(h_RH.index_select(0, parent_R), c_RH.index_select(0, parent_R), word_A[place_R])
+            row_A, remaining_R = next_A.long(), remaining_R[parent_R] - 1
+        row_T = torch.zeros_like(span_T).index_copy_(0, active_A, row_A)
         return Span(words_Ts.view(C, M, s), log_q_T.view(C, M), state, row_T.view(C, M))
 
     def _input(self, last: Tensor, remaining: Tensor) -> Tensor:

@@ -105,9 +105,8 @@ class ClassSoftmax(nn.Module):
         given_place_T = torch.where(given_order_T == DRAW, DRAW, self.place_V[given_order_T.clamp(min=0)] - starts_T)
         every_T = torch.arange(len(row_T), device=row_T.device)
         place_T = choose_or_take(log_prob_TW, every_T, given_place_T, rng)
-        back_T = torch.argsort(order_T)
-        word_T = self.word_V[starts_T + place_T][back_T]
-        return word_T, of_class_RK[row_T, class_T] + log_prob_TW[every_T, place_T][back_T]
+        word_T = torch.empty_like(place_T).index_copy_(0, order_T, self.word_V[starts_T + place_T])
+        return word_T, of_class_RK[row_T, class_T].index_add_(0, order_T, log_prob_TW[every_T, place_T])
 
     def _starts_of(self, class_T: Tensor) -> Tensor:
         return torch.tensor(self.starts, device=class_T.device)[class_T]

@@ -14,7 +14,7 @@ from torch import Tensor
 from trflm.potentials import winograd
 from trflm.text import Batch
 
-CHUNK = 1024  # rows at once: what is computed from them stays in the cache
+CHUNK = 256  # rows at once: what is computed from them stays in the cache
 
 
 def half_offsets(width: int) -> range:

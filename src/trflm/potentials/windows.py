@@ -25,8 +25,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from trflm.distinct import distinct
 from trflm.potentials.cnn import half_offsets
-from trflm.potentials.distinct import distinct
 from trflm.text import Batch
 
 

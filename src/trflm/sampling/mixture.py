@@ -8,6 +8,7 @@ from trflm.lms.proposal import Proposal
 from trflm.sampling.chains import Chains, Target
 from trflm.sampling.gibbs import MoveInfo, block_gibbs
 from trflm.sampling.jump import JumpInfo, local_jump
+from trflm.text import Batch
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,9 @@ class TransMSInfo:
 
 
 def trans_ms(
-    rng: torch.Generator, chains: Chains, target: Target, proposal: Proposal, config: TransMSConfig
+    rng: torch.Generator, sentences: Batch, target: Target, proposal: Proposal, config: TransMSConfig
 ) -> tuple[Chains, TransMSInfo]:
-    """One iteration of every chain."""
-    chains, jump = local_jump(rng, chains, target, proposal, config.jump_range)
+    """One iteration of every chain, from these sentences."""
+    chains, jump = local_jump(rng, sentences, target, proposal, config.jump_range)
     chains, move = block_gibbs(rng, chains, target, proposal, config.block, config.trials)
     return chains, TransMSInfo(jump, move)

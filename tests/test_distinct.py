@@ -2,8 +2,8 @@ import pytest
 import torch
 from harness import rng
 
-from trflm.potentials import distinct as module
-from trflm.potentials.distinct import distinct, distinct_by_sorting
+from trflm import distinct as module
+from trflm.distinct import distinct, distinct_by_sorting
 
 
 def check(columns, number_M, place_D):
