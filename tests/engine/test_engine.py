@@ -1,3 +1,4 @@
+import functools
 import gc
 
 import pytest
@@ -5,7 +6,6 @@ import torch
 from harness import check_language_model, random_batch, random_pi, rng, tiny_vocab
 
 from trflm.engine import Engine
-from trflm.engine.engine import in_threads
 from trflm.lms.ngram import KneserNeyConfig, kneser_ney
 from trflm.lms.unigram import Unigram
 from trflm.models import FieldModel
@@ -18,6 +18,7 @@ from trflm.sampling.exact import Exact
 from trflm.sampling.mixture import TransMSConfig
 from trflm.text import batch as batch_module
 from trflm.text.batch import in_parts, pack
+from trflm.threads import in_threads
 from trflm.trf import TRF
 
 SMALL = CNNConfig(embedding=6, projection=5, bank_width=4, bank_filters=3, stack_layers=2, stack_filters=4, init=0.5)
@@ -79,12 +80,28 @@ def test_threads_change_nothing():
         expected = Engine(four).log_probs(batch)
         torch.set_num_threads(3)
         torch.testing.assert_close(Engine(four).log_probs(batch), expected, rtol=0, atol=1e-6)
-        assert in_threads([lambda: torch.tensor(torch.get_num_threads())] * 4) == [torch.tensor(1)] * 4
+        assert list(in_threads([torch.get_num_threads] * 4)) == [1] * 4
         assert torch.get_num_threads() == 3
         with pytest.raises(ZeroDivisionError):
-            in_threads([lambda: torch.tensor(1 // 0)] * 4)
+            list(in_threads([lambda: 1 // 0] * 4))
     finally:
         torch.set_num_threads(before)
+
+
+def test_one_engine_may_be_asked_by_many_threads():
+    """They share its word tables, which start anew in between because they may keep three words only."""
+    two = fields(2)
+    engine = Engine(two, table_bytes=2 * 4 * cnn(two[0]).bank[0].nbytes)
+    batches = [random_batch(40, [3, 1, 2, 5], seed) for seed in range(60)]
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(4)
+        found = list(in_threads([functools.partial(engine.log_probs, batch) for batch in batches]))
+    finally:
+        torch.set_num_threads(before)
+    for batch, log_prob_FB in zip(batches, found, strict=True):
+        expected = torch.stack([plain_log_prob(field, batch) for field in two])
+        torch.testing.assert_close(log_prob_FB, expected, rtol=0, atol=1e-5)
 
 
 def test_what_is_kept_between_calls_is_bounded():
@@ -127,7 +144,7 @@ def test_the_parts_of_a_mixed_potential_share_one_index():
     with torch.no_grad():
         phi_B = sum(plain_phi(cnn(field), batch) for field in fields(2))
     torch.testing.assert_close(Engine([mixed]).log_prob(batch), phi_B + mixed.log_norm(batch.lengths_B), rtol=0, atol=1e-4)
-    assert len(_known[batch]) == 1
+    assert len(_known[batch][0]) == 1
 
 
 class LengthPotential(torch.nn.Module):

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from evaluation.nbest_cases import three_lists
 from evaluation.toy_lm import UnigramLM
 
@@ -31,7 +32,8 @@ def test_formula_by_hand() -> None:
     assert table.default_oov_penalty == math.log(6)  # rose rows the no know end: unknown to one or the other
 
 
-def test_each_distinct_sentence_is_scored_once_and_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("threads", [1, 2])
+def test_each_distinct_sentence_is_scored_once_and_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
     lists = [NBestList(f"u{i}", ["a b", "b a", "a b", f"c{i}"], {"acoustic": np.zeros(4)}) for i in range(5)]
     nbest = NBest.collect(lists)
     lm = UnigramLM({"a": -1.0, "b": -2.0})
@@ -39,10 +41,15 @@ def test_each_distinct_sentence_is_scored_once_and_chunks_do_not_matter(monkeypa
     assert sentences.texts == ["a b", "b a", "c0", "c1", "c2", "c3", "c4"]
     whole = score_lm(nbest, sentences, lm)
     assert lm.asked == [7]
-    monkeypatch.setattr(rescore_module, "CHUNK_WORDS", 5)
+    monkeypatch.setattr(rescore_module, "CHUNK_WORDS", 5 * threads)
     done: list[int] = []
-    parts = score_lm(nbest, sentences, lm, done.append)
-    assert lm.asked[1:] == [3, 4]  # 5 words of the first utterance, then the 4 that remain
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        parts = score_lm(nbest, sentences, lm, done.append)
+    finally:
+        torch.set_num_threads(before)
+    assert sorted(lm.asked[1:]) == [3, 4]  # 5 words of the first utterance, then the 4 that remain
     assert done == [3, 7]
     assert parts.log_prob_H.tolist() == whole.log_prob_H.tolist()
 

@@ -9,8 +9,7 @@ scored by its own `score`.
 Shapes: B sentences, F fields.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -21,6 +20,7 @@ from trflm.potentials.cnn_windows import has_bf16
 from trflm.potentials.reference import Tilted
 from trflm.text import Batch
 from trflm.text.batch import in_parts
+from trflm.threads import in_threads
 from trflm.trf import TRF
 
 TABLE_BYTES = 1 << 27  # that the word tables of all fields keep between calls, together
@@ -60,7 +60,7 @@ class Engine:
     def _part(self, part: Batch) -> Tensor:
         tilted = {field.potential.reference for field in self.fields if isinstance(field.potential, Tilted)}
         references = {reference: reference.log_prob(part).double() for reference in tilted}
-        return torch.stack(in_threads([lambda field=field: self._score(field, part, references) for field in self.fields]))
+        return torch.stack(list(in_threads([lambda f=field: self._score(f, part, references) for field in self.fields])))
 
     def _score(self, field: TRF, part: Batch, references: Mapping[LanguageModel, Tensor]) -> Tensor:
         """`field.log_prob`, the score of its reference given."""
@@ -79,14 +79,3 @@ class Engine:
 def cnns(field: TRF) -> Iterator[CNNLayers]:
     """The CNNs of a field, alone or as parts of a larger potential."""
     return (module for module in field.modules() if isinstance(module, CNNLayers))
-
-
-def in_threads(calls: Sequence[Callable[[], Tensor]]) -> list[Tensor]:
-    """The results of the calls, run side by side by as many threads as torch may use, each call on one thread."""
-    n_threads = torch.get_num_threads()
-    if min(n_threads, len(calls)) < 2:
-        return [call() for call in calls]
-    with ThreadPoolExecutor(min(n_threads, len(calls)), initializer=torch.set_num_threads, initargs=(1,)) as workers:
-        results = list(workers.map(lambda call: call(), calls))
-    torch.set_num_threads(n_threads)  # the workers' own setting is also what a new thread would take over
-    return results

@@ -9,20 +9,23 @@ default is ln of the number of unknown word types in the lists. Words are the re
 Shapes: U utterances, H hypotheses, D distinct sentences, L language models.
 """
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import torch
 
 from trflm.errors import InputError
 from trflm.evaluation.nbest import ACOUSTIC, NBest
 from trflm.evaluation.weights import Weights
 from trflm.language_model import LanguageModel
 from trflm.text.mapping import TextMapping, apply
+from trflm.threads import in_threads
 
-CHUNK_WORDS = 32_768  # words a language model is given at once: whole utterances, which share much
+CHUNK_WORDS = 32_768  # words a language model is given at once, by all threads together: whole utterances, which share much
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,34 +96,37 @@ def score_lm(
     progress: Callable[[int], None] = lambda done: None,
     at_once: bool = False,
 ) -> LMScores:
-    """Score every distinct sentence once, in chunks of whole utterances. `progress` is told how many are done.
+    """Score every distinct sentence once, in chunks of whole utterances, one a thread. `progress` is told how many are done.
 
     `at_once` is for models whose scores depend on what stands around a sentence: they are given all of them in one call.
     """
     log_prob_D = np.empty(len(sentences.texts))
     oov_D = np.empty(len(sentences.texts), np.int64)
-    oov_types: set[str] = set()
-    for start, end in [(0, len(sentences.texts))] if at_once else _chunks(nbest, sentences):
-        texts = sentences.texts[start:end]
-        batch = lm.vocab.batch(texts)
+
+    def score(start: int, end: int) -> int:
+        batch = lm.vocab.batch(sentences.texts[start:end])
         log_prob_D[start:end] = lm.log_prob(batch).double().numpy(force=True)
         oov_D[start:end] = batch.sum_words((batch.ids_N == 0).long()).numpy(force=True)
-        oov_types.update(word for text in texts for word in text.split() if word not in lm.vocab.index)
+        return end
+
+    chunks = [(0, len(sentences.texts))] if at_once else _chunks(nbest, sentences, CHUNK_WORDS // torch.get_num_threads())
+    for end in in_threads([functools.partial(score, *chunk) for chunk in chunks]):
         progress(end)
+    oov_types = {word for text in sentences.texts for word in text.split() if word not in lm.vocab.index}
     if not np.isfinite(log_prob_D).all():
         worst = sentences.texts[int(np.flatnonzero(~np.isfinite(log_prob_D))[0])]
         raise InputError(f"the language model gives {worst[:80]!r} no finite log probability; is the model trained?")
     return LMScores(log_prob_D[sentences.index_H], oov_D[sentences.index_H], frozenset(oov_types))
 
 
-def _chunks(nbest: NBest, sentences: Sentences) -> list[tuple[int, int]]:
-    """Ranges of distinct sentences: as many utterances as fit into CHUNK_WORDS, at least one."""
+def _chunks(nbest: NBest, sentences: Sentences, most_words: int) -> list[tuple[int, int]]:
+    """Ranges of distinct sentences: as many utterances as have `most_words` words together, at least one."""
     newest_H = np.maximum.accumulate(sentences.index_H)
     ends_U = newest_H[nbest.hyp_starts_U1[1:] - 1] + 1  # sentences known after each utterance
     words_D1 = np.concatenate([[0], np.cumsum([text.count(" ") + 1 for text in sentences.texts])])
     chunks, start, last = [], 0, 0
     for end in ends_U.tolist():
-        if last > start and words_D1[end] - words_D1[start] > CHUNK_WORDS:
+        if last > start and words_D1[end] - words_D1[start] > most_words:
             chunks.append((start, last))
             start = last
         last = end

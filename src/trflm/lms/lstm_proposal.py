@@ -123,8 +123,8 @@ class LSTMProposal(nn.Module):
             torch.addmm(b_ih + b_hh, self.embedding[words], w_ih.t(), out=out)
 
         parameters = (self.embedding, w_ih, b_ih, b_hh)
-        slot_R = self.input_gates.find(state.last_R, self.n_words + 1, len(w_ih), parameters, compute)
-        gates_R4H = self.input_gates.rows.index_select(0, slot_R)
+        rows, slot_R = self.input_gates.find(state.last_R, self.n_words + 1, len(w_ih), parameters, compute)
+        gates_R4H = rows.index_select(0, slot_R)
         if self.remaining is not None:
             gates_R4H += F.linear(self.remaining, w_ih).index_select(0, remaining_R.clamp(max=FARTHEST))
         gates_R4H.addmm_(state.h_RH, w_hh.t())

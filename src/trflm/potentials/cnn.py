@@ -92,10 +92,9 @@ class CNNLayers(nn.Module):
     def _bank(self, batch: Batch, rows: Rows) -> Tensor:
         """[R, K*w] the bank before its ReLU, as sums of table rows; zero between sentences."""
         words_U, word_N = torch.unique(batch.ids_N, return_inverse=True)
-        slot_U = self.word_table.slots(self, words_U)
+        table, slot_U = self.word_table.of(self, words_U)
         index = TableIndex.build(batch, rows, word_N, slot_U, self.offsets, self.config.bank_width)
         y_U = torch.relu(F.linear(F.embedding(words_U, self.embedding), self.projection, self.projection_bias))
-        table = self.word_table.rows.view(-1, self.config.bank_filters)
         return SumRows.apply(y_U, self.bank.flatten(1), table, index, rows.n_rows)
 
 
@@ -125,10 +124,10 @@ class CNN(CNNLayers):
 
 
 class WordTable(WordRows):
-    """Rows of the table, [P*w] a word."""
+    """The table of a CNN, P rows [w] a word."""
 
-    def slots(self, cnn: CNNLayers, words_U: Tensor) -> Tensor:
-        """[U] where the rows of these words are in `rows`."""
+    def of(self, cnn: CNNLayers, words_U: Tensor) -> tuple[Tensor, Tensor]:
+        """(table [.., w], slot_U): the rows of word u are P * slot_U[u] and the following."""
 
         def compute(words: Tensor, out: Tensor) -> None:
             y_U = torch.relu(F.linear(cnn.embedding[words], cnn.projection, cnn.projection_bias))
@@ -136,4 +135,5 @@ class WordTable(WordRows):
 
         parameters = (cnn.embedding, cnn.projection, cnn.projection_bias, cnn.bank)
         with torch.no_grad():
-            return self.find(words_U, len(cnn.embedding), cnn.bank[0].numel(), parameters, compute)
+            rows, slot_U = self.find(words_U, len(cnn.embedding), cnn.bank[0].numel(), parameters, compute)
+        return rows.view(-1, cnn.config.bank_filters), slot_U

@@ -54,8 +54,8 @@ def window_shape(config: CNNConfig) -> Shape:
 def first_products(cnn: CNNLayers, index: WindowIndex) -> Tensor:
     """[D+1, C] the pooled bank times the filters of the first stack layer, and a last row of zeros."""
     w, P = cnn.config.bank_filters, len(cnn.offsets)
-    first_row_U = F.pad(cnn.word_table.slots(cnn, index.words_U) * P, (0, 1)).int()  # slot 0: the zeros beyond a sentence
-    table = cnn.word_table.rows.view(-1, w)
+    table, slot_U = cnn.word_table.of(cnn, index.words_U)
+    first_row_U = F.pad(slot_U * P, (0, 1)).int()  # slot 0: the zeros beyond a sentence
     pair_P = torch.arange(P, dtype=torch.int32, device=table.device)
     z_DC = table.new_empty(0)
     for k, (words_Dk, reads, weight) in enumerate(zip(index.bank, index.pool, cnn.stack[0].split(w), strict=True), 1):

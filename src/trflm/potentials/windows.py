@@ -63,7 +63,8 @@ class WindowIndex:
     def of(cls, batch: Batch, shape: Shape) -> "WindowIndex":
         """The index of this batch, built when it is first asked for and kept as long as the batch."""
         with _lock:
-            found = _known.setdefault(batch, {})
+            found, building = _known.setdefault(batch, ({}, threading.Lock()))
+        with building:
             if shape not in found:
                 found[shape] = _Builder(batch, shape).build()
             return found[shape]
@@ -80,7 +81,7 @@ class WindowIndex:
         }
 
 
-_known: WeakKeyDictionary[Batch, dict[Shape, WindowIndex]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Batch, tuple[dict[Shape, WindowIndex], threading.Lock]] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
