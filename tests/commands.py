@@ -1,8 +1,11 @@
 """Running the real `trf` command in tests."""
 
+import functools
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 SUBJECTS = [f"{a} {b}" for a in ("the", "a") for b in ("cat", "dog", "bird")]
@@ -78,10 +81,68 @@ order = 3
 AUGSA = ["learner.kind=augsa", "learner.chains=5", "learner.trials=2", "learner.block=2", "proposal.units=4", "run.snapshots=2"]
 
 
-def trf(*arguments: object, stdin: str = "", **options) -> subprocess.CompletedProcess[str]:
-    """`trf` in a process of its own, as a user has it."""
+# Has imported what the commands need, and forks for each. A fork is a process like any other, to the kernel and to the files;
+# it only saves importing torch anew, which takes longer than most of the commands that tests run.
+NURSERY = """
+import json, os, signal, sys, traceback
+import torch
+import trflm.distinct, trflm.evaluation.rescore, trflm.models, trflm.run
+from trflm.cli import main
+trflm.distinct.distinct([torch.zeros(1, dtype=torch.int32)], 1)
+for line in sys.stdin:
+    order = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(300)
+        os.chdir(order["cwd"])
+        os.environ.clear()
+        os.environ.update(order["environment"])
+        for target, path in enumerate(order["files"]):
+            os.dup2(os.open(path, os.O_WRONLY if target else os.O_RDONLY), target)
+        sys.stdin, sys.argv, status = open(0, closefd=False), ["trf", *order["arguments"]], 1
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code
+        except BaseException:
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    _, status = os.waitpid(child, 0)
+    print(os.waitstatus_to_exitcode(status), flush=True)
+"""
+
+
+@functools.cache
+def nursery() -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", NURSERY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def trf(*arguments: object, stdin: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """`trf` in a process of its own."""
+    process = nursery()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with tempfile.TemporaryDirectory() as directory:
+        files = [Path(directory, name) for name in ("stdin", "stdout", "stderr")]
+        for file in files:
+            file.write_text(stdin if file.name == "stdin" else "")
+        order = {
+            "arguments": [str(argument) for argument in arguments],
+            "files": [str(file) for file in files],
+            "cwd": str(cwd or Path.cwd()),
+            "environment": dict(os.environ),
+        }
+        print(json.dumps(order), file=process.stdin, flush=True)
+        status = int(process.stdout.readline())
+        return subprocess.CompletedProcess(order["arguments"], status, files[1].read_text(), files[2].read_text())
+
+
+def fresh_trf(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
+    """`trf` by a new interpreter, as a user has it."""
     words = [sys.executable, "-m", "trflm", *map(str, arguments)]
-    return subprocess.run(words, check=False, input=stdin, capture_output=True, text=True, timeout=300, **options)
+    return subprocess.run(words, check=False, capture_output=True, text=True, timeout=300, **options)
 
 
 def tiny_recipe(directory: Path, recipe: str = TINY_RECIPE) -> Path:

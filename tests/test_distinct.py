@@ -28,7 +28,7 @@ def test_tuples_beyond_64_bits_are_folded(monkeypatch):
     columns = [torch.randint(base, (40,), generator=rng(i), dtype=torch.int32).repeat(2) for i in range(3)]
     columns[0] = torch.tensor([0, 2**20], dtype=torch.int32).repeat_interleave(40)
     check(columns, *distinct(columns, base))
-    monkeypatch.setattr(module, "numba", None)
+    monkeypatch.setattr(module, "compiled", lambda: None)
     check(columns, *distinct(columns, base))
 
 
@@ -42,7 +42,7 @@ def test_keys_that_fall_into_one_slot_are_told_apart():
 def test_without_numba_the_rest_works_the_same(monkeypatch):
     columns = [torch.randint(7, (200,), generator=rng(i), dtype=torch.int32) for i in range(2)]
     expected = distinct(columns, 7)
-    monkeypatch.setattr(module, "numba", None)
+    monkeypatch.setattr(module, "compiled", lambda: None)
     number_M, place_D = distinct(columns, 7)
     check(columns, number_M, place_D)
     assert len(place_D) == len(expected[1])

@@ -10,7 +10,7 @@ import time
 
 import pytest
 import torch
-from commands import AUGSA, TINY_BLSTM, TINY_LSTM, TINY_NGRAM, TINY_RECIPE, TINY_TEXT, metrics, tiny_recipe, trf
+from commands import AUGSA, TINY_BLSTM, TINY_LSTM, TINY_NGRAM, TINY_RECIPE, TINY_TEXT, fresh_trf, metrics, tiny_recipe, trf
 
 import trflm
 from trflm.checkpoint import load_state, save_state
@@ -253,7 +253,7 @@ def test_disk_full_keeps_the_old_checkpoint(tmp_path):
     assert trf("train", recipe, "--out", run, "--quiet", "--set", "run.epochs=2").returncode == 0
     before = (run / "training.safetensors").read_bytes()
     limit = len(before) // 2
-    failed = trf(
+    failed = fresh_trf(
         *("train", recipe, "--out", run, "--quiet", "--resume", "--set", "run.epochs=4"),
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
     )

@@ -7,16 +7,12 @@ base b, and those are compared, so nothing is ever mixed up.
 Shapes: M tuples, D distinct ones.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
-
-try:
-    import numba
-except ImportError:  # a platform that numba has no wheels for
-    numba = None
 
 MULTIPLIER = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: spreads neighbouring keys over the high bits
 LARGEST_KEY = 2**62
@@ -32,11 +28,12 @@ def distinct(columns: Sequence[Tensor], base: int) -> tuple[Tensor, Tensor]:
     while len(columns) > 2 and base ** len(columns) > LARGEST_KEY:  # too long for a key: the first two become one
         pair_M, place_D = distinct(columns[:2], base)
         columns, base = [pair_M, *columns[2:]], max(base, len(place_D))
-    if numba is None or columns[0].device.type != "cpu":
+    fill = compiled()
+    if fill is None or columns[0].device.type != "cpu":
         return distinct_by_sorting(columns, base)
     n_tuples = len(columns[0])
     number_M, place_M = torch.empty(n_tuples, dtype=torch.int32), torch.empty(n_tuples, dtype=torch.int32)
-    count = fill_distinct(tuple(column_M.numpy() for column_M in columns), base, number_M.numpy(), place_M.numpy())
+    count = fill(tuple(column_M.numpy() for column_M in columns), base, number_M.numpy(), place_M.numpy())
     return number_M, place_M[:count]
 
 
@@ -77,8 +74,14 @@ def fill_distinct(columns: tuple[np.ndarray, ...], base: int, number_M: np.ndarr
     return count
 
 
-if numba is not None:
+@functools.cache
+def compiled() -> Callable[..., int] | None:
+    """`fill_distinct` compiled, or None on a platform that numba has no wheels for. Importing numba takes half a second."""
+    try:
+        import numba
+    except ImportError:
+        return None
     try:  # kept on disk beside the source, or in the user's cache: compiled once a machine
-        fill_distinct = numba.njit(fill_distinct, cache=True, nogil=True)
+        return numba.njit(fill_distinct, cache=True, nogil=True)
     except RuntimeError:  # neither can be written
-        fill_distinct = numba.njit(fill_distinct, nogil=True)
+        return numba.njit(fill_distinct, nogil=True)

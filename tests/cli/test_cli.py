@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from commands import tiny_recipe, trf
+from commands import fresh_trf, tiny_recipe, trf
 
 import trflm
 
@@ -141,7 +141,7 @@ def test_wrong_use_exits_2_without_traceback(arguments, message, tmp_path):
 def test_help_and_import_do_not_load_torch():
     code = "import sys, trflm, trflm.cli; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    done = trf("--help")
+    done = fresh_trf("--help")
     assert done.returncode == 0
     assert "train" in done.stdout
 

@@ -67,7 +67,7 @@ def cnn_of(shape: Shape) -> CNN:
 def test_scores_are_those_of_plain_convolutions(shape, with_numba, monkeypatch):
     """float64: rounding alone differs (1e-12); a window mixed up with another differs in the first digits."""
     if not with_numba:
-        monkeypatch.setattr(distinct, "numba", None)
+        monkeypatch.setattr(distinct, "compiled", lambda: None)
     cnn = cnn_of(shape)
     for batch in (similar_sentences(60, 25, 30, changes=3), random_batch(30, [*range(1, 30), 1, 2, 1])):
         torch.testing.assert_close(cnn.score(batch), plain_phi(cnn, batch), rtol=1e-11, atol=1e-11)
