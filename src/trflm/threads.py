@@ -3,7 +3,7 @@
 Scoring a list is a hundred small operations. Within each of them torch's threads wait for one another; side by side, none does.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ import torch
 T = TypeVar("T")
 
 
-def in_threads(calls: Sequence[Callable[[], T]]) -> Iterator[T]:
+def in_threads(calls: Sequence[Callable[[], T]]) -> Generator[T, None, None]:
     """The results of the calls, in order, run by as many threads as torch may use; within a call torch then uses one.
 
     A single call, or all of them where torch may use one thread only, are simply made. If the caller stops, the calls that have

@@ -1,5 +1,6 @@
 import functools
 import gc
+import time
 
 import pytest
 import torch
@@ -86,6 +87,20 @@ def test_threads_change_nothing():
             list(in_threads([lambda: 1 // 0] * 4))
     finally:
         torch.set_num_threads(before)
+
+
+def test_calls_that_have_not_begun_are_dropped_when_nobody_waits_for_them():
+    begun = []
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        results = in_threads([lambda n=n: begun.append(n) or time.sleep(0.02) for n in range(100)])
+        next(iter(results))
+        results.close()
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert len(begun) < 50
 
 
 def test_one_engine_may_be_asked_by_many_threads():

@@ -9,11 +9,10 @@ default is ln of the number of unknown word types in the lists. Words are the re
 Shapes: U utterances, H hypotheses, D distinct sentences, L language models.
 """
 
-import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -110,7 +109,7 @@ def score_lm(
         return end
 
     chunks = [(0, len(sentences.texts))] if at_once else _chunks(nbest, sentences, CHUNK_WORDS // torch.get_num_threads())
-    for end in in_threads([functools.partial(score, *chunk) for chunk in chunks]):
+    for end in in_threads([partial(score, *chunk) for chunk in chunks]):
         progress(end)
     oov_types = {word for text in sentences.texts for word in text.split() if word not in lm.vocab.index}
     if not np.isfinite(log_prob_D).all():
