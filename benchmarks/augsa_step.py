@@ -1,9 +1,9 @@
 """One step of AugSA + JSA at the paper's size (K_D 1000, K_B 100, M 10, s 5): done plainly, and our way.
 
-Plainly: conv1d on 100 sentences of about one length at a time, which wastes next to nothing on padding (its best case), torch's
-LSTM with a full softmax, every trial drawn and evaluated whole. Plainly, unsorted: the same on sentences as they come, padded to
-the longest of 100. Our way: tables, class-factored softmax, shared prefixes, each distinct window once. All sides run the same
-learner from the same start; only potential and proposal differ.
+Plainly: conv1d on 100 sentences of about one length at a time, which wastes next to nothing on padding (its best case),
+torch's LSTM with a full softmax, every trial drawn and evaluated whole. Plainly, unsorted: the same on sentences as they come,
+padded to the longest of 100. Our way: tables, class-factored softmax, shared prefixes, each distinct window once. All sides
+run the same learner from the same start; only potential and proposal differ.
 """
 
 import functools
