@@ -22,9 +22,8 @@ def in_threads(calls: Sequence[Callable[[], T]]) -> Generator[T, None, None]:
     if min(n_threads, len(calls)) < 2:
         yield from (call() for call in calls)
         return
-    workers = ThreadPoolExecutor(min(n_threads, len(calls)), initializer=torch.set_num_threads, initargs=(1,))
     try:
-        yield from workers.map(lambda call: call(), calls)
+        with ThreadPoolExecutor(min(n_threads, len(calls)), initializer=torch.set_num_threads, initargs=(1,)) as workers:
+            yield from workers.map(lambda call: call(), calls)  # which drops the rest when it is closed
     finally:
-        workers.shutdown(cancel_futures=True)
         torch.set_num_threads(n_threads)  # the workers' own setting is also what a new thread would take over
