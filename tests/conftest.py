@@ -4,6 +4,17 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
+import pytest
 import torch
 
+from trflm import kernels
+
 torch.set_num_threads(1)
+
+
+@pytest.fixture(params=[True, False], ids=["compiled", "torch"])
+def compiled(request, monkeypatch):
+    """Both ways: with the compiled loops, and with torch's operations alone."""
+    if not request.param:
+        monkeypatch.setattr(kernels, "usable", lambda tensor: False)
+    return request.param

@@ -2,7 +2,6 @@ import pytest
 import torch
 from harness import rng
 
-from trflm import distinct as module
 from trflm.distinct import distinct, distinct_by_sorting
 
 
@@ -22,13 +21,11 @@ def test_equal_tuples_get_one_number(n_columns, size, n_tuples):
         check(columns, *found)
 
 
-def test_tuples_beyond_64_bits_are_folded(monkeypatch):
+def test_tuples_beyond_64_bits_are_folded(compiled):
     """Three numbers below 2^22: 66 bits. In 64 of them (2^20, a, b) and (0, a, b) would be one key."""
     base = 2**22
     columns = [torch.randint(base, (40,), generator=rng(i), dtype=torch.int32).repeat(2) for i in range(3)]
     columns[0] = torch.tensor([0, 2**20], dtype=torch.int32).repeat_interleave(40)
-    check(columns, *distinct(columns, base))
-    monkeypatch.setattr(module, "compiled", lambda: None)
     check(columns, *distinct(columns, base))
 
 
@@ -37,12 +34,3 @@ def test_keys_that_fall_into_one_slot_are_told_apart():
     columns = [torch.arange(4096, dtype=torch.int32) * 2**19 % (2**31 - 1)]
     number_M, place_D = distinct(columns, 1)
     check(columns, number_M, place_D)
-
-
-def test_without_numba_the_rest_works_the_same(monkeypatch):
-    columns = [torch.randint(7, (200,), generator=rng(i), dtype=torch.int32) for i in range(2)]
-    expected = distinct(columns, 7)
-    monkeypatch.setattr(module, "compiled", lambda: None)
-    number_M, place_D = distinct(columns, 7)
-    check(columns, number_M, place_D)
-    assert len(place_D) == len(expected[1])

@@ -2,7 +2,6 @@ import pytest
 import torch
 from harness import random_batch, rng
 
-from trflm import distinct
 from trflm.potentials.cnn import CNN, CNNConfig, half_offsets
 from trflm.potentials.cnn_plain import plain_phi
 from trflm.potentials.windows import Shape, WindowIndex
@@ -63,11 +62,8 @@ def cnn_of(shape: Shape) -> CNN:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("with_numba", [True, False])
-def test_scores_are_those_of_plain_convolutions(shape, with_numba, monkeypatch):
+def test_scores_are_those_of_plain_convolutions(shape, compiled):
     """float64: rounding alone differs (1e-12); a window mixed up with another differs in the first digits."""
-    if not with_numba:
-        monkeypatch.setattr(distinct, "compiled", lambda: None)
     cnn = cnn_of(shape)
     for batch in (similar_sentences(60, 25, 30, changes=3), random_batch(30, [*range(1, 30), 1, 2, 1])):
         torch.testing.assert_close(cnn.score(batch), plain_phi(cnn, batch), rtol=1e-11, atol=1e-11)

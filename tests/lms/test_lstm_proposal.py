@@ -2,6 +2,7 @@ import pytest
 import torch
 from harness import all_sentences, check_proposal, random_batch, rng
 
+from trflm import kernels
 from trflm.lms.lstm_proposal import LSTMProposal, LSTMProposalConfig
 from trflm.lms.softmax import ClassSoftmax, FullSoftmax, equal_classes
 
@@ -10,7 +11,7 @@ CLASSES = [None, torch.tensor([1, 0, 1, 2]), torch.tensor([0, 0, 0, 0])]
 
 @pytest.mark.parametrize("sees_remaining", [True, False])
 @pytest.mark.parametrize("class_V", CLASSES)
-def test_is_a_proposal(class_V, sees_remaining):
+def test_is_a_proposal(class_V, sees_remaining, compiled):
     config = LSTMProposalConfig(units=6, sees_remaining=sees_remaining, init=1.0)
     check_proposal(LSTMProposal(config, 4, class_V, rng()).double(), n_words=4, max_length=4)
 
@@ -32,6 +33,24 @@ def test_one_class_is_the_full_softmax():
     classed.load_state_dict({**classed.state_dict(), **full.state_dict()})
     h, words = torch.randn(20, 5, generator=rng(1)), torch.randint(7, (20,), generator=rng(2))
     torch.testing.assert_close(full.log_prob(h, words), classed.log_prob(h, words))
+
+
+def test_compiled_loops_choose_the_same_words(monkeypatch):
+    """Classes of 1 to 40 words, several trials a row, some words given. In float64 a draw would differ only where its level is
+    within 1e-15 of a bound, so none does."""
+    class_V = torch.multinomial(torch.tensor([1.0, 40, 20, 7, 2]), 200, replacement=True, generator=rng())
+    output = ClassSoftmax(6, torch.unique(class_V, return_inverse=True)[1]).double()
+    for parameter in output.parameters():
+        torch.nn.init.normal_(parameter, generator=rng())
+    h_RH, row_T = torch.randn(30, 6, generator=rng(1), dtype=torch.float64), torch.randint(30, (500,), generator=rng(2))
+    given_T = torch.randint(-200, 200, (500,), generator=rng(3)).clamp(min=-1)
+    word_T, log_prob_T = output.choose(h_RH, row_T, given_T, rng(4))
+    monkeypatch.setattr(kernels, "usable", lambda tensor: False)
+    expected_T, expected_log_prob_T = output.choose(h_RH, row_T, given_T, rng(4))
+    assert word_T.tolist() == expected_T.tolist()
+    assert word_T[given_T >= 0].tolist() == given_T[given_T >= 0].tolist()
+    torch.testing.assert_close(log_prob_T, expected_log_prob_T)
+    torch.testing.assert_close(log_prob_T, output.log_prob(h_RH[row_T], word_T))
 
 
 def test_gradient_reaches_every_parameter():

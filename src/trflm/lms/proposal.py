@@ -52,8 +52,13 @@ class Proposal(Protocol):
 
 def draw(log_prob_TK: Tensor, rng: torch.Generator) -> Tensor:
     """[T] one index from each row of log-probabilities."""
+    return draw_at(log_prob_TK, torch.rand(len(log_prob_TK), generator=rng, dtype=torch.float64).to(log_prob_TK.device))
+
+
+def draw_at(log_prob_TK: Tensor, level_T: Tensor) -> Tensor:
+    """[T] by inversion: the first index at which the cumulative probability exceeds the level, in [0, 1)."""
     cdf_TK = log_prob_TK.double().exp().cumsum(1)
-    level_T = torch.rand(len(cdf_TK), generator=rng, dtype=torch.float64).to(cdf_TK.device) * cdf_TK[:, -1]
+    level_T = level_T * cdf_TK[:, -1]
     return torch.searchsorted(cdf_TK, level_T[:, None], right=True).squeeze(1).clamp(max=cdf_TK.shape[1] - 1)
 
 

@@ -15,7 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trflm.lms.proposal import DRAW, draw
+from trflm import kernels
+from trflm.lms.proposal import DRAW, draw_at
 
 
 class Output(Protocol):
@@ -39,7 +40,8 @@ class FullSoftmax(nn.Module):
 
     def choose(self, h_RH: Tensor, row_T: Tensor, given_T: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
         log_prob_RV = F.linear(h_RH, self.weight, self.bias).log_softmax(1)
-        word_T = choose_or_take(log_prob_RV, row_T, given_T, rng)
+        level_T = torch.rand(len(row_T), generator=rng, dtype=torch.float64).to(row_T.device)
+        word_T = choose_or_take(log_prob_RV, row_T, given_T, level_T)
         return word_T, log_prob_RV[row_T, word_T]
 
 
@@ -85,13 +87,31 @@ class ClassSoftmax(nn.Module):
         return of_class_R + torch.cat(parts)[torch.argsort(order_R)]
 
     def choose(self, h_RH: Tensor, row_T: Tensor, given_T: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+        level_2T = torch.rand(2, len(row_T), generator=rng, dtype=torch.float64).to(row_T.device)
         of_class_RK = F.linear(h_RH, self.class_weight, self.class_bias).log_softmax(1)
         given_class_T = torch.where(given_T == DRAW, DRAW, self.class_V[given_T.clamp(min=0)])
-        class_T = choose_or_take(of_class_RK, row_T, given_class_T, rng)
+        class_T = choose_or_take(of_class_RK, row_T, given_class_T, level_2T[0])
 
         order_T, counts = self._by_class(class_T)
-        h_TH = h_RH.index_select(0, row_T[order_T])
-        logits_TW = h_TH.new_full((len(row_T), max(self.sizes)), -math.inf)
+        log_prob_TW = self._logits(h_RH.index_select(0, row_T[order_T]), counts).log_softmax(1)
+        starts_T = self._starts_of(class_T[order_T])
+        given_order_T = given_T[order_T]
+        given_place_T = torch.where(given_order_T == DRAW, DRAW, self.place_V[given_order_T.clamp(min=0)] - starts_T)
+        every_T = torch.arange(len(row_T), device=row_T.device)
+        place_T = choose_or_take(log_prob_TW, every_T, given_place_T, level_2T[1, order_T])
+        word_T = torch.empty_like(place_T).index_copy_(0, order_T, self.word_V[starts_T + place_T])
+        return word_T, of_class_RK[row_T, class_T].index_add_(0, order_T, log_prob_TW[every_T, place_T])
+
+    def _logits(self, h_TH: Tensor, counts: list[int]) -> Tensor:
+        """[T, W] of the words of each row's class, -inf beyond it; the first counts[0] rows are of class 0, and so on."""
+        logits_TW = h_TH.new_full((len(h_TH), max(self.sizes)), -math.inf)
+        if kernels.usable(h_TH):
+            from trflm.kernels.choice import class_logits
+
+            bounds = torch.tensor([*self.starts, len(self.bias)])
+            tensors = (h_TH, torch.tensor(counts), bounds, self.weight, self.bias, logits_TW)
+            class_logits(*(tensor.detach().numpy() for tensor in tensors))
+            return logits_TW
         by_class = zip(
             h_TH.split(counts), logits_TW.split(counts), self.weight.t().split(self.sizes, 1), self.bias.split(self.sizes),
             strict=True,
@@ -99,14 +119,7 @@ class ClassSoftmax(nn.Module):
         for h_tH, logits_tW, weight, bias in by_class:
             if len(h_tH):
                 torch.addmm(bias, h_tH, weight, out=logits_tW[:, : len(bias)])
-        log_prob_TW = logits_TW.log_softmax(1)
-        starts_T = self._starts_of(class_T[order_T])
-        given_order_T = given_T[order_T]
-        given_place_T = torch.where(given_order_T == DRAW, DRAW, self.place_V[given_order_T.clamp(min=0)] - starts_T)
-        every_T = torch.arange(len(row_T), device=row_T.device)
-        place_T = choose_or_take(log_prob_TW, every_T, given_place_T, rng)
-        word_T = torch.empty_like(place_T).index_copy_(0, order_T, self.word_V[starts_T + place_T])
-        return word_T, of_class_RK[row_T, class_T].index_add_(0, order_T, log_prob_TW[every_T, place_T])
+        return logits_TW
 
     def _starts_of(self, class_T: Tensor) -> Tensor:
         return torch.tensor(self.starts, device=class_T.device)[class_T]
@@ -116,12 +129,16 @@ class ClassSoftmax(nn.Module):
         return torch.argsort(class_T, stable=True), torch.bincount(class_T, minlength=len(self.sizes)).tolist()
 
 
-def choose_or_take(log_prob_RK: Tensor, row_T: Tensor, given_T: Tensor, rng: torch.Generator) -> Tensor:
-    """[T] an index drawn from the row of each trial, or the one that is given."""
+def choose_or_take(log_prob_RK: Tensor, row_T: Tensor, given_T: Tensor, level_T: Tensor) -> Tensor:
+    """[T] an index drawn from the row of each trial, at its level (see `draw_at`), or the one that is given."""
+    if kernels.usable(log_prob_RK):
+        from trflm.kernels import choice
+
+        choice_T = torch.empty_like(row_T)
+        choice.choose_or_take(*(x.numpy() for x in (log_prob_RK.detach().exp(), row_T, given_T, level_T, choice_T)))
+        return choice_T
     drawn = (given_T == DRAW).nonzero().squeeze(1)
-    choice_T = given_T.clone()
-    choice_T[drawn] = draw(log_prob_RK.index_select(0, row_T[drawn]), rng)
-    return choice_T
+    return given_T.index_copy(0, drawn, draw_at(log_prob_RK.index_select(0, row_T[drawn]), level_T[drawn]))
 
 
 def equal_classes(count_V: Tensor, n_classes: int) -> Tensor:
