@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+from collections.abc import Sequence
 from typing import cast
 
 import pytest
@@ -57,7 +58,7 @@ def test_with_theta_frozen_zeta_reaches_the_exact_log_Z_ratios():
     assert learner.trf.zeta[1] == 0
 
 
-def mean_of(potentials: list[CNN]) -> Potential:
+def mean_of(potentials: Sequence[Potential]) -> Potential:
     """phi averaged over snapshots, as a trained model scores."""
     return cast("Potential", lambda batch: torch.stack([phi(batch) for phi in potentials]).mean(0))
 

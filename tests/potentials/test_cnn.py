@@ -22,7 +22,7 @@ def test_is_a_potential(config):
 
 
 @pytest.mark.parametrize("config", [*SHAPES, WIDE])
-def test_equals_padded_convolutions_forward_and_backward(config):
+def test_equals_padded_convolutions_forward_and_backward(config, compiled):
     """In float64 the two differ by rounding alone (1e-12); a wrong offset or edge differs in the first digit."""
     cnn = CNN(config, 9, rng()).double()
     batch = random_batch(9, [*range(1, 25), 1, 1, 2])

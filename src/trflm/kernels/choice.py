@@ -33,8 +33,8 @@ def class_logits(
 ) -> None:
     """The logits of the words of each trial's class, written into the first columns of `logit_TW`.
 
-    `h_TH` is in the order of classes: the first count_K[0] rows are of class 0. The words of class k are those from bound_K[k] to
-    below bound_K[k + 1], so there are K + 1 bounds.
+    `h_TH` is in the order of classes: the first count_K[0] rows are of class 0. The words of class k are bound_K[k] and the
+    following, below bound_K[k + 1], so there are K + 1 bounds.
     """
     zero = h_TH.dtype.type(0)
     end = 0

@@ -38,6 +38,7 @@ class FullSoftmax(nn.Module):
     def log_prob(self, h_RH: Tensor, word_R: Tensor) -> Tensor:
         return -F.cross_entropy(F.linear(h_RH, self.weight, self.bias), word_R, reduction="none")
 
+    @torch.no_grad()
     def choose(self, h_RH: Tensor, row_T: Tensor, given_T: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
         log_prob_RV = F.linear(h_RH, self.weight, self.bias).log_softmax(1)
         level_T = torch.rand(len(row_T), generator=rng, dtype=torch.float64).to(row_T.device)
@@ -86,6 +87,7 @@ class ClassSoftmax(nn.Module):
         ]
         return of_class_R + torch.cat(parts)[torch.argsort(order_R)]
 
+    @torch.no_grad()
     def choose(self, h_RH: Tensor, row_T: Tensor, given_T: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
         level_2T = torch.rand(2, len(row_T), generator=rng, dtype=torch.float64).to(row_T.device)
         of_class_RK = F.linear(h_RH, self.class_weight, self.class_bias).log_softmax(1)
@@ -135,7 +137,7 @@ def choose_or_take(log_prob_RK: Tensor, row_T: Tensor, given_T: Tensor, level_T:
         from trflm.kernels import choice
 
         choice_T = torch.empty_like(row_T)
-        choice.choose_or_take(*(x.numpy() for x in (log_prob_RK.detach().exp(), row_T, given_T, level_T, choice_T)))
+        choice.choose_or_take(*(x.numpy() for x in (log_prob_RK.exp(), row_T, given_T, level_T, choice_T)))
         return choice_T
     drawn = (given_T == DRAW).nonzero().squeeze(1)
     return given_T.index_copy(0, drawn, draw_at(log_prob_RK.index_select(0, row_T[drawn]), level_T[drawn]))

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trflm.potentials.cnn_bank import SumRows, TableIndex
-from trflm.potentials.cnn_layers import Convolution, MaxPool, Rows, half_offsets
+from trflm.potentials.cnn_layers import Convolution, MaxPool, PooledConvolution, Rows, half_offsets
 from trflm.potentials.dropout import check_share, dropout
 from trflm.text import Batch
 from trflm.word_rows import WordRows
@@ -81,13 +81,19 @@ class CNNLayers(nn.Module):
     def features(self, batch: Batch, rng: torch.Generator | None = None) -> Tensor:
         """[N, d_s] ReLU(sum_j a_j * Y_j)."""
         rows = Rows(batch, [self.config.pool_width, self.config.stack_width])
-        h_RC = dropout(MaxPool.apply(self._bank(batch, rows), self.config.pool_width, rows), self.config.dropout, rng)
-        total_RS: Tensor | None = None
-        for weight, a_S in zip(self.stack, self.skip, strict=True):
+        h_RC = self._first_layer(self._bank(batch, rows), rows, rng)
+        total_RS = self.skip[0] * h_RC
+        for weight, a_S in zip(self.stack[1:], self.skip[1:], strict=True):
             h_RC = Convolution.apply(h_RC, weight, rows)
-            total_RS = a_S * h_RC if total_RS is None else torch.addcmul(total_RS, a_S, h_RC)
-        assert total_RS is not None  # stack_layers >= 1
+            total_RS = torch.addcmul(total_RS, a_S, h_RC)
         return torch.relu(total_RS).index_select(0, rows.row_N)
+
+    def _first_layer(self, f_RC: Tensor, rows: Rows, rng: torch.Generator | None) -> Tensor:
+        """Pooling, and the first layer of the stack."""
+        width, weight, share = self.config.pool_width, self.stack[0], self.config.dropout
+        if PooledConvolution.applies(width, weight) and (rng is None or share == 0):
+            return PooledConvolution.apply(f_RC, weight, rows)
+        return Convolution.apply(dropout(MaxPool.apply(f_RC, width, rows), share, rng), weight, rows)
 
     def _bank(self, batch: Batch, rows: Rows) -> Tensor:
         """[R, K*w] the bank before its ReLU, as sums of table rows; zero between sentences."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from trflm import kernels
 from trflm.potentials import winograd
 from trflm.text import Batch
 
@@ -99,16 +100,54 @@ class Convolution(torch.autograd.Function):
         backward = range(1 - ctx.reach.stop, 1 - ctx.reach.start)
         into_h_RC = convolve(grad_RS, weight.flip(1).transpose(0, 2), backward, ctx.rows)
         if winograd.pays(weight):
-            return into_h_RC, winograd.filter_gradient(h_RC, grad_RS), None
+            return into_h_RC, winograd.filter_gradient(winograd.points_of(h_RC), grad_RS), None
         a, b = ctx.rows.gap, ctx.rows.n_rows - ctx.rows.gap
         parts = [h_RC[a + offset : b + offset].t() @ grad_RS[a:b] for offset in ctx.reach]
         return into_h_RC, torch.stack(parts, 1), None
 
 
+class PooledConvolution(torch.autograd.Function):
+    """`MaxPool` of width 2 and `Convolution` in one: the pooled rows are made where they are read and never stored."""
+
+    @staticmethod
+    def applies(width: int, weight: Tensor) -> bool:
+        return width == 2 and winograd.pays(weight) and kernels.usable(weight)
+
+    @staticmethod
+    def forward(ctx, f_RC: Tensor, weight: Tensor, rows: Rows) -> Tensor:
+        out_RS = winograd.convolve(pooled_points_of(f_RC, rows), weight, rows.n_rows).relu_()
+        out_RS[rows.gaps] = 0
+        ctx.save_for_backward(f_RC, weight, out_RS)
+        ctx.rows = rows
+        return out_RS
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        from trflm.kernels.pooling import unpool_points
+
+        f_RC, weight, out_RS = ctx.saved_tensors
+        grad_RS = torch.ops.aten.threshold_backward(grads[0], out_RS, 0)
+        points, filter_6SC = winograd.points_of(grad_RS), winograd.filter_points(weight.flip(1).transpose(0, 2))
+        keep_R, before_C = ctx.rows.inside_R.to(f_RC.dtype), f_RC.new_zeros(f_RC.shape[1])
+        into_f_RC = torch.empty_like(f_RC)
+        into_f_RC[0] = into_f_RC[-1] = 0
+        for a, b in winograd.chunks(len(f_RC)):
+            tensors = (torch.bmm(points(a, b), filter_6SC), f_RC, keep_R, before_C, into_f_RC)
+            unpool_points(a, *(tensor.numpy() for tensor in tensors))
+        return into_f_RC, winograd.filter_gradient(pooled_points_of(f_RC, ctx.rows), grad_RS), None
+
+
+def pooled_points_of(f_RC: Tensor, rows: Rows) -> winograd.Points:
+    """Those of the pooled rows."""
+    from trflm.kernels.pooling import pooled_points
+
+    return winograd.compiled_points(pooled_points, f_RC, rows.inside_R.to(f_RC.dtype))
+
+
 def convolve(h_RC: Tensor, weight: Tensor, reach: range, rows: Rows) -> Tensor:
     """[R, S] sum over the offsets o of h_{i+o} W_o."""
     if winograd.pays(weight):
-        return winograd.convolve(h_RC, weight)
+        return winograd.convolve(winograd.points_of(h_RC), weight, rows.n_rows)
     a, b = rows.gap, rows.n_rows - rows.gap
     out_RS = h_RC.new_zeros(rows.n_rows, weight.shape[2])
     for o, offset in enumerate(reach):
