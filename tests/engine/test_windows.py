@@ -2,9 +2,10 @@ import pytest
 import torch
 from harness import random_batch, rng
 
+from trflm.kernels.windows import number_stack
 from trflm.potentials.cnn import CNN, CNNConfig, half_offsets
 from trflm.potentials.cnn_plain import plain_phi
-from trflm.potentials.windows import Shape, WindowIndex
+from trflm.potentials.windows import Shape, WindowIndex, compiled_index, torch_index
 from trflm.text import Batch
 
 SHAPES = [Shape(10, 2, 3, 3), Shape(1, 1, 1, 1), Shape(4, 3, 2, 2), Shape(7, 2, 4, 1), Shape(5, 4, 3, 2)]
@@ -67,6 +68,35 @@ def test_scores_are_those_of_plain_convolutions(shape, compiled):
     cnn = cnn_of(shape)
     for batch in (similar_sentences(60, 25, 30, changes=3), random_batch(30, [*range(1, 30), 1, 2, 1])):
         torch.testing.assert_close(cnn.score(batch), plain_phi(cnn, batch), rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_compiled_loops_build_the_same_index(shape):
+    """Number by number: both count in order of appearance."""
+    for batch in (similar_sentences(60, 25, 30, changes=3), random_batch(30, [*range(1, 30), 1, 2, 1])):
+        found, expected = compiled_index(batch, shape), torch_index(batch, shape)
+        assert torch.equal(found.words_U, expected.words_U)
+        assert torch.equal(found.top_N, expected.top_N)
+        for layer, expected_layer in zip(tensors(found), tensors(expected), strict=True):
+            assert layer.dtype == expected_layer.dtype == torch.int32
+            assert torch.equal(layer, expected_layer)
+
+
+def tensors(index: WindowIndex) -> list[torch.Tensor]:
+    reads = [read_D for reads in index.pool for read_D in reads]
+    return [*index.bank, *reads, *index.parents, *(x for layer in index.stack for x in (layer.reads_Ds, layer.inner_D))]
+
+
+def test_stack_windows_beyond_64_bits_are_numbered_in_parts():
+    """Three rows below 2^31: 93 bits. One sentence of 60 words made of four rows, so that most triples occur several times."""
+    row_N = torch.tensor([0, 2**30, 2**31 - 3, 7], dtype=torch.int32)[torch.randint(4, (60,), generator=rng())]
+    first_N, end_N, number_N, place_N = (torch.full((60,), value, dtype=torch.int32) for value in (0, 60, 0, 0))
+    arrays = [tensor.numpy() for tensor in (row_N, first_N, end_N, number_N, place_N)]
+    n = number_stack(arrays[0], 2**31 - 2, arrays[1], arrays[2], -1, 3, arrays[3], arrays[4])
+    padded = [-1, *row_N.tolist(), -1]
+    triples = list(zip(padded, padded[1:], padded[2:], strict=False))
+    assert n == len(set(triples))
+    assert [triples[place_N[number]] for number in number_N.tolist()] == triples
 
 
 def test_one_index_serves_all_models_of_a_shape_and_goes_with_the_batch():

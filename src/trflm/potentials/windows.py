@@ -22,9 +22,11 @@ from functools import cached_property
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from trflm import kernels
 from trflm.distinct import distinct
 from trflm.potentials.cnn import half_offsets
 from trflm.text import Batch
@@ -66,7 +68,8 @@ class WindowIndex:
             found, building = _known.setdefault(batch, ({}, threading.Lock()))
         with building:
             if shape not in found:
-                found[shape] = _Builder(batch, shape).build()
+                build = compiled_index if kernels.usable(batch.ids_N) else torch_index
+                found[shape] = build(batch, shape)
             return found[shape]
 
     @cached_property
@@ -83,6 +86,68 @@ class WindowIndex:
 
 _known: WeakKeyDictionary[Batch, tuple[dict[Shape, WindowIndex], threading.Lock]] = WeakKeyDictionary()
 _lock = threading.Lock()
+
+
+def added_offset(n: int) -> int:
+    """Where a window of n words has the word that one of n - 1 words has not."""
+    longer, shorter = half_offsets(n), half_offsets(n - 1)
+    return longer.start if longer.start < shorter.start else longer.stop - 1
+
+
+def pooled_shift(k: int, p: int) -> int:
+    """A pooled window of width k at place i is the n-gram around place i + 0 or i + 1."""
+    return half_offsets(k).start + half_offsets(p).start - half_offsets(k + p - 1).start
+
+
+def compiled_index(batch: Batch, shape: Shape) -> WindowIndex:
+    """By compiled loops; step by step the same as `torch_index`."""
+    from trflm.kernels import windows as loops
+
+    K, p, s, n_layers = shape
+    N, M, L = batch.n_words, batch.n_words + len(batch), K + p - 1
+    word_N, place_U = distinct([batch.ids_N.int()], 1)
+    beyond = len(place_U)
+    at_3M, at_3N = np.empty((3, M), np.int32), np.empty((3, N), np.int32)
+    loops.lay_out(batch.lengths_B.numpy(), word_N.numpy(), beyond, at_3M, at_3N)
+    (word_M, first_M, end_M), (place_N, first_N, end_N) = at_3M, at_3N
+
+    # 1. The n-grams around every place.
+    added_L = np.array([0, *(added_offset(n) for n in range(2, L + 1))])
+    number_LM, place_LM, count_L = np.empty((L, M), np.int32), np.empty((L, M), np.int32), np.empty(L, np.int64)
+    loops.number_ngrams(word_M, first_M, end_M, beyond, added_L, number_LM, place_LM, count_L)
+    places = [place_M[:count] for place_M, count in zip(place_LM, count_L, strict=True)]
+
+    # 2. What the bank, the pooling and the sum over widths read.
+    bank, pool, parents = [], [], []
+    for k in range(1, K + 1):
+        place_D, shift = places[k + p - 2], pooled_shift(k, p)
+        words_Dk, reads_pD = np.empty((count_L[k - 1], k), np.int32), np.empty((p, len(place_D)), np.int32)
+        loops.around(word_M, places[k - 1], half_offsets(k).start, beyond, first_M, end_M, words_Dk)
+        loops.near(number_LM[k - 1], place_D, half_offsets(p).start - shift, first_M, end_M, reads_pD)
+        bank.append(torch.from_numpy(words_Dk))
+        pool.append(list(torch.from_numpy(reads_pD)))
+        if k > 1:
+            parent_D = np.empty_like(place_D)
+            loops.take(number_LM[k + p - 3], place_D, pooled_shift(k - 1, p) - shift, parent_D)
+            parents.append(torch.from_numpy(parent_D))
+
+    # 3. The stack.
+    reach, stack, row_N, count = half_offsets(s), [], np.empty_like(place_N), int(count_L[-1])
+    loops.take(number_LM[-1], place_N, pooled_shift(K, p), row_N)
+    for _ in range(n_layers):
+        above_N, place_N = np.empty((2, N), np.int32)
+        n_above = loops.number_stack(row_N, count, first_N, end_N, reach.start, s, above_N, place_N)
+        reads_Ds, inner_D = np.empty((n_above, s), np.int32), np.empty(n_above, np.int32)
+        loops.around(row_N, place_N[:n_above], reach.start, count, first_N, end_N, reads_Ds)
+        loops.take(row_N, place_N[:n_above], 0, inner_D)
+        reads_Ds = torch.from_numpy(reads_Ds) * s + torch.arange(s, dtype=torch.int32)
+        stack.append(StackIndex(reads_Ds, torch.from_numpy(inner_D)))
+        row_N, count = above_N, n_above
+    return WindowIndex(batch.ids_N.index_select(0, place_U), bank, pool, parents, stack, torch.from_numpy(row_N).long())
+
+
+def torch_index(batch: Batch, shape: Shape) -> WindowIndex:
+    return _Builder(batch, shape).build()
 
 
 class _Builder:
@@ -109,8 +174,7 @@ class _Builder:
         number_M, place_D = distinct([self.word_M], 1)
         numbers, places = [number_M, number_M], [place_D, place_D]  # there is no n = 0
         for n in range(2, K + p):
-            added = half_offsets(n).start if half_offsets(n).start < half_offsets(n - 1).start else half_offsets(n).stop - 1
-            number_M, place_D = distinct([number_M, self.word_at[added]], self.beyond + 1)
+            number_M, place_D = distinct([number_M, self.word_at[added_offset(n)]], self.beyond + 1)
             numbers.append(number_M)
             places.append(place_D)
         # 2. What the bank, the pooling and the sum over widths read.
@@ -119,14 +183,14 @@ class _Builder:
         for k in range(1, K + 1):
             columns = [list(self.word_at).index(offset) for offset in half_offsets(k)]
             bank.append(around_MR.index_select(0, places[k])[:, columns[0] : columns[-1] + 1].contiguous())
-            n, shift = k + p - 1, self._shift(k)
+            n, shift = k + p - 1, pooled_shift(k, p)
             reads = [self._nearest(offset - shift).index_select(0, places[n]) for offset in half_offsets(p)]
             pool.append([numbers[k].index_select(0, read_D) for read_D in reads])
             if k > 1:
-                below_D = (places[n] + (self._shift(k - 1) - shift)).clamp_(0, len(number_M) - 1)
+                below_D = (places[n] + (pooled_shift(k - 1, p) - shift)).clamp_(0, len(number_M) - 1)
                 parents.append(numbers[n - 1].index_select(0, below_D))
         # 3. The stack.
-        stack, row_N, count = [], number_M.index_select(0, self.place_N + self._shift(K)), len(place_D)
+        stack, row_N, count = [], number_M.index_select(0, self.place_N + pooled_shift(K, p)), len(place_D)
         for _ in range(n_layers):
             layer, row_N = self._stack_layer(row_N, count)
             count = len(layer.inner_D)
@@ -147,11 +211,6 @@ class _Builder:
         if offset not in self.nearest:
             self.nearest[offset] = torch.minimum(torch.maximum(self.place_M + offset, self.first_M), self.end_M - 1)
         return self.nearest[offset]
-
-    def _shift(self, k: int) -> int:
-        """A pooled window of width k at place i is the n-gram around place i + 0 or i + 1."""
-        p = self.shape.pool_width
-        return half_offsets(k).start + half_offsets(p).start - half_offsets(k + p - 1).start
 
     def _stack_layer(self, row_N: Tensor, count: int) -> tuple[StackIndex, Tensor]:
         """The layer above windows `row_N`, of which there are `count`; number `count` is what is beyond a sentence."""

@@ -1,0 +1,141 @@
+"""Numbering the windows of a batch, and finding what each reads: the loops behind `potentials.windows`. All numbers are int32.
+
+Places are in sentences that stand one after the other; the words of the sentence around place m are first_M[m]..end_M[m].
+
+Shapes: M places, L levels, D distinct windows, k words of a window, p width of the pooling, s offsets of a stack layer.
+"""
+
+import numpy as np
+
+from trflm.kernels.compiled import compiled
+from trflm.kernels.distinct import MULTIPLIER
+
+
+@compiled
+def lay_out(length_B: np.ndarray, word_N: np.ndarray, beyond: int, at_3M: np.ndarray, at_3N: np.ndarray) -> None:
+    """Two ways to lay out sentences, written into the last two: (word, first, end) with one place more after each sentence,
+    whose word is `beyond`; and (place among those, first, end) of the words alone."""
+    m = n = 0
+    for length in length_B:
+        for i in range(length):
+            at_3M[0, m + i], at_3M[1, m + i], at_3M[2, m + i] = word_N[n + i], m, m + length
+            at_3N[0, n + i], at_3N[1, n + i], at_3N[2, n + i] = m + i, n, n + length
+        at_3M[0, m + length], at_3M[1, m + length], at_3M[2, m + length] = beyond, m, m + length
+        m, n = m + length + 1, n + length
+
+
+@compiled
+def take(number_M: np.ndarray, place_D: np.ndarray, offset: int, number_D: np.ndarray) -> None:
+    """The number so many places to the right of each."""
+    for d in range(len(place_D)):
+        number_D[d] = number_M[min(max(place_D[d] + offset, 0), len(number_M) - 1)]
+
+
+@compiled
+def number_ngrams(
+    word_M: np.ndarray,
+    first_M: np.ndarray,
+    end_M: np.ndarray,
+    beyond: int,
+    added_L: np.ndarray,
+    number_LM: np.ndarray,
+    place_LM: np.ndarray,
+    count_L: np.ndarray,
+) -> None:
+    """Level by level: a window with one word more, the one `added_L` places to the right, is the pair of the two, and pairs are
+    numbered in order of appearance. Written are the number at every place, a place of each number, and how many there are."""
+    key_M = np.empty(len(word_M), np.int64)
+    for level in range(len(added_L)):
+        for m in range(len(word_M)):
+            at = m + added_L[level]
+            key_M[m] = word_M[at] if first_M[m] <= at < end_M[m] else beyond
+            if level > 0:
+                key_M[m] += np.int64(number_LM[level - 1, m]) * (beyond + 1)
+        expected = 2 * count_L[level - 1] if level > 0 else beyond
+        count_L[level] = number_keys(key_M, expected, number_LM[level], place_LM[level])
+
+
+@compiled
+def number_stack(
+    row_M: np.ndarray,
+    count: int,
+    first_M: np.ndarray,
+    end_M: np.ndarray,
+    low: int,
+    s: int,
+    number_M: np.ndarray,
+    place_M: np.ndarray,
+) -> int:
+    """Numbers the s-tuples of rows around every place, from offset `low` on, `count` standing for what is beyond a sentence.
+    Returns how many there are. A tuple too long for 64 bits is numbered a part at a time."""
+    key_M, n_distinct, high = np.zeros(len(row_M), np.int64), 0, 1
+    for j in range(s):
+        if high > (1 << 62) // (count + 1):
+            n_distinct = number_keys(key_M, count, number_M, place_M)
+            key_M[:], high = number_M, n_distinct
+        for m in range(len(row_M)):
+            at = m + low + j
+            key_M[m] = key_M[m] * (count + 1) + (row_M[at] if first_M[m] <= at < end_M[m] else count)
+        high *= count + 1
+    return number_keys(key_M, 2 * count, number_M, place_M)
+
+
+@compiled
+def number_keys(key_M: np.ndarray, expected: int, number_M: np.ndarray, place_M: np.ndarray) -> int:
+    """Distinct keys are numbered in order of appearance; returns how many there are. A hash table with open addressing, as in
+    `kernels.distinct`, but as small as the `expected` number allows, to stay in the cache; if there are more, it grows."""
+    size, shift = 64, 58
+    while size < 2 * min(expected, len(key_M)):
+        size, shift = size * 2, shift - 1
+    slots, key_of = np.full(size, -1, np.int32), np.empty(len(key_M), np.int64)
+    count = 0
+    for m in range(len(key_M)):
+        key = key_M[m]
+        slot = np.int64((np.uint64(key) * np.uint64(MULTIPLIER)) >> np.uint64(shift))
+        while slots[slot] >= 0 and key_of[slots[slot]] != key:
+            slot = (slot + 1) & (size - 1)
+        if slots[slot] < 0:
+            slots[slot], key_of[count], place_M[count] = count, key, m
+            count += 1
+            if 2 * count > size:  # twice the room, and all keys anew
+                size, shift = size * 2, shift - 1
+                slots = np.full(size, -1, np.int32)
+                for number in range(count):
+                    slot = np.int64((np.uint64(key_of[number]) * np.uint64(MULTIPLIER)) >> np.uint64(shift))
+                    while slots[slot] >= 0:
+                        slot = (slot + 1) & (size - 1)
+                    slots[slot] = number
+            number_M[m] = count - 1
+        else:
+            number_M[m] = slots[slot]
+    return count
+
+
+@compiled
+def around(
+    number_M: np.ndarray,
+    place_D: np.ndarray,
+    low: int,
+    beyond: int,
+    first_M: np.ndarray,
+    end_M: np.ndarray,
+    around_Dk: np.ndarray,
+) -> None:
+    """The numbers at each place and around it, from offset `low` on; `beyond` outside its sentence."""
+    for d in range(len(place_D)):
+        place = place_D[d]
+        for j in range(around_Dk.shape[1]):
+            at = place + low + j
+            around_Dk[d, j] = number_M[at] if first_M[place] <= at < end_M[place] else beyond
+
+
+@compiled
+def near(
+    number_M: np.ndarray, place_D: np.ndarray, low: int, first_M: np.ndarray, end_M: np.ndarray, near_pD: np.ndarray
+) -> None:
+    """The numbers at each place and around it, from offset `low` on; outside its sentence that of the nearest word. A maximum
+    may read that instead of what is beyond: it reads it anyway."""
+    for j in range(len(near_pD)):
+        for d in range(len(place_D)):
+            place = place_D[d]
+            near_pD[j, d] = number_M[min(max(place + low + j, first_M[place]), end_M[place] - 1)]
