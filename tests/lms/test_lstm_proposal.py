@@ -43,7 +43,7 @@ def test_compiled_loops_choose_the_same_words(monkeypatch):
     for parameter in output.parameters():
         torch.nn.init.normal_(parameter, generator=rng())
     h_RH, row_T = torch.randn(30, 6, generator=rng(1), dtype=torch.float64), torch.randint(30, (500,), generator=rng(2))
-    given_T = torch.randint(-200, 200, (500,), generator=rng(3)).clamp(min=-1)
+    given_T = torch.randint(-200, 200, (500,), generator=rng(3)).clamp(min=-1)  # the largest class has more than FEW trials
     word_T, log_prob_T = output.choose(h_RH, row_T, given_T, rng(4))
     monkeypatch.setattr(kernels, "usable", lambda tensor: False)
     expected_T, expected_log_prob_T = output.choose(h_RH, row_T, given_T, rng(4))

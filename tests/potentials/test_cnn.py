@@ -5,6 +5,8 @@ import torch
 from harness import check_potential, random_batch, rng
 
 from trflm.potentials.cnn import CNN, CNNConfig
+from trflm.potentials.cnn_bank import fill_by_torch, fill_compiled
+from trflm.potentials.cnn_layers import Rows, half_offsets
 from trflm.potentials.cnn_plain import plain_phi
 
 SMALL = CNNConfig(embedding=6, projection=5, bank_width=4, bank_filters=3, stack_layers=2, stack_filters=4, init=0.5)
@@ -36,6 +38,16 @@ def test_equals_padded_convolutions_forward_and_backward(config, compiled):
         strict=True,
     ):
         torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("bank_width", [1, 2, 7])
+def test_compiled_loops_find_the_same_table_rows(bank_width):
+    batch = random_batch(9, [*range(1, 25), 1, 1, 2])
+    offsets = torch.tensor([(k, o) for k in range(1, bank_width + 1) for o in half_offsets(k)]).t()
+    words_U, word_N = torch.unique(batch.ids_N, return_inverse=True)
+    arguments = (batch, Rows(batch, [2, 3]), word_N, 1 + torch.arange(len(words_U)).flip(0), torch.bincount(word_N), offsets)
+    for found, expected in zip(fill_compiled(*arguments), fill_by_torch(*arguments), strict=True):
+        assert torch.equal(found, expected)
 
 
 def test_paper_size_in_float32_for_every_length():

@@ -29,17 +29,25 @@ def choose_or_take(
 
 @compiled
 def class_logits(
-    h_TH: np.ndarray, count_K: np.ndarray, bound_K: np.ndarray, weight_VH: np.ndarray, bias_V: np.ndarray, logit_TW: np.ndarray
+    most: int,
+    h_TH: np.ndarray,
+    count_K: np.ndarray,
+    bound_K: np.ndarray,
+    weight_VH: np.ndarray,
+    bias_V: np.ndarray,
+    logit_TW: np.ndarray,
 ) -> None:
     """The logits of the words of each trial's class, written into the first columns of `logit_TW`.
 
     `h_TH` is in the order of classes: the first count_K[0] rows are of class 0. The words of class k are bound_K[k] and the
-    following, below bound_K[k + 1], so there are K + 1 bounds.
+    following, below bound_K[k + 1], so there are K + 1 bounds. Classes of more than `most` trials are left out.
     """
     zero = h_TH.dtype.type(0)
     end = 0
     for k in range(len(count_K)):
         first, end = end, end + count_K[k]
+        if count_K[k] > most:
+            continue
         for t0 in range(first, end, AT_ONCE):
             t1, t2, t3 = min(t0 + 1, end - 1), min(t0 + 2, end - 1), min(t0 + 3, end - 1)  # the last ones may be computed twice
             h0_H, h1_H, h2_H, h3_H = h_TH[t0], h_TH[t1], h_TH[t2], h_TH[t3]

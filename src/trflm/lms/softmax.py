@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from trflm import kernels
 from trflm.lms.proposal import DRAW, draw_at
 
+FEW = 64  # trials of one class; the logits of more of them are one product
+
 
 class Output(Protocol):
     def log_prob(self, h_RH: Tensor, word_R: Tensor) -> Tensor:
@@ -107,20 +109,18 @@ class ClassSoftmax(nn.Module):
     def _logits(self, h_TH: Tensor, counts: list[int]) -> Tensor:
         """[T, W] of the words of each row's class, -inf beyond it; the first counts[0] rows are of class 0, and so on."""
         logits_TW = h_TH.new_full((len(h_TH), max(self.sizes)), -math.inf)
+        most, bounds = 0, [*self.starts, len(self.bias)]
         if kernels.usable(h_TH):
             from trflm.kernels.choice import class_logits
 
-            bounds = torch.tensor([*self.starts, len(self.bias)])
-            tensors = (h_TH, torch.tensor(counts), bounds, self.weight, self.bias, logits_TW)
-            class_logits(*(tensor.detach().numpy() for tensor in tensors))
-            return logits_TW
-        by_class = zip(
-            h_TH.split(counts), logits_TW.split(counts), self.weight.t().split(self.sizes, 1), self.bias.split(self.sizes),
-            strict=True,
-        )  # fmt: skip
-        for h_tH, logits_tW, weight, bias in by_class:
-            if len(h_tH):
-                torch.addmm(bias, h_tH, weight, out=logits_tW[:, : len(bias)])
+            most, of_classes = FEW, [torch.tensor(x) for x in (counts, bounds)]
+            class_logits(most, *(x.detach().numpy() for x in (h_TH, *of_classes, self.weight, self.bias, logits_TW)))
+        first = 0
+        for count, low, high in zip(counts, bounds, bounds[1:], strict=False):
+            if count > most:
+                h_tH, out = h_TH[first : first + count], logits_TW[first : first + count, : high - low]
+                torch.addmm(self.bias[low:high], h_tH, self.weight[low:high].t(), out=out)
+            first += count
         return logits_TW
 
     def _starts_of(self, class_T: Tensor) -> Tensor:

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trflm.potentials.cnn_layers import Rows, half_offsets
+from trflm import kernels
+from trflm.potentials.cnn_layers import Rows
 from trflm.text import Batch
 
 
@@ -34,36 +35,59 @@ class TableIndex:
         cls, batch: Batch, rows: Rows, word_N: Tensor, slot_U: Tensor, offsets: list[tuple[int, int]], n_widths: int
     ) -> "TableIndex":
         """`word_N` numbers the distinct words of the batch, `slot_U` says where their rows are."""
-        N, P, device = batch.n_words, len(offsets), batch.device
-        reach = half_offsets(n_widths)
-        column_P = torch.tensor([o - reach.start for _, o in offsets], device=device)
-        width_P = torch.tensor([k for k, _ in offsets], device=device)
-        pair_P = torch.arange(P, device=device)
-        offset_R = torch.arange(reach.start, reach.stop, device=device)  # the places the widest filter sees
-
-        # Forward: the word at each place around each position; slot 0, the zeros, beyond the ends.
-        place_N = torch.arange(N, device=device)
-        inside_NR = (batch.position_N[:, None] + offset_R >= 0) & (batch.remaining_N[:, None] - offset_R >= 0)
-        slot_NR = slot_U[word_N][(place_N[:, None] + offset_R).clamp_(0, N - 1)] * inside_NR * P
-        inputs_NP = slot_NR.int()[:, column_P] + pair_P.int()
-        first_K = torch.arange(n_widths, device=device)
+        P, device = len(offsets), batch.device
+        pair_P, first_K = torch.arange(P, device=device), torch.arange(n_widths, device=device)
         before_R = rows.inside_R.cumsum(0) - rows.inside_R.long()
         input_bags_RK = before_R[:, None] * P + (first_K * (first_K + 1) // 2) * rows.inside_R[:, None]
+        count_U = torch.bincount(word_N, minlength=len(slot_U))
+        start_U = count_U.cumsum(0) - count_U
+        output_bags_UP = P * start_U[:, None] + count_U[:, None] * pair_P
 
-        # Backward: an occurrence of a word at position p fed, through pair (k, o), the bank output k at p - o.
-        order_N = torch.argsort(word_N, stable=True)
-        counts_U = torch.bincount(word_N, minlength=len(slot_U))
-        starts_U = counts_U.cumsum(0) - counts_U
-        inside_NR = (batch.position_N[order_N, None] - offset_R >= 0) & (batch.remaining_N[order_N, None] + offset_R >= 0)
-        user_NR = ((rows.row_N[order_N, None] - offset_R) * n_widths).int()
-        user_NP = (user_NR[:, column_P] + (width_P - 1).int()) * inside_NR[:, column_P]
-        word_of_N = word_N[order_N]
-        rank_N = place_N - starts_U[word_of_N]
-        slot_NP = (P * starts_U[word_of_N] + rank_N)[:, None] + counts_U[word_of_N, None] * pair_P
-        outputs = torch.empty(N * P, dtype=torch.int32, device=device)
-        outputs[slot_NP.flatten()] = user_NP.flatten()
-        output_bags_UP = P * starts_U[:, None] + counts_U[:, None] * pair_P
-        return cls(inputs_NP.flatten(), input_bags_RK.flatten().int(), outputs, output_bags_UP.flatten().int())
+        fill = fill_compiled if kernels.usable(word_N) else fill_by_torch
+        inputs, outputs = fill(batch, rows, word_N, slot_U, count_U, torch.tensor(offsets, device=device).t())
+        return cls(inputs, input_bags_RK.flatten().int(), outputs, output_bags_UP.flatten().int())
+
+
+def fill_compiled(
+    batch: Batch, rows: Rows, word_N: Tensor, slot_U: Tensor, count_U: Tensor, pairs_2P: Tensor
+) -> tuple[Tensor, Tensor]:
+    """`inputs` and `outputs` of the index."""
+    from trflm.kernels.table_index import fill_rows
+
+    inputs, outputs = torch.empty(2, len(word_N) * pairs_2P.shape[1], dtype=torch.int32)
+    of_words = (word_N, batch.position_N, batch.remaining_N, rows.row_N)
+    tensors = (*of_words, slot_U, count_U, pairs_2P.contiguous(), inputs, outputs)
+    fill_rows(*(tensor.numpy() for tensor in tensors))
+    return inputs, outputs
+
+
+def fill_by_torch(
+    batch: Batch, rows: Rows, word_N: Tensor, slot_U: Tensor, count_U: Tensor, pairs_2P: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The same by torch's operations."""
+    width_P, offset_P = pairs_2P
+    start_U = count_U.cumsum(0) - count_U
+    N, P, device, n_widths = batch.n_words, len(offset_P), batch.device, int(width_P.max())
+    pair_P, place_N = torch.arange(P, device=device), torch.arange(N, device=device)
+    offset_R = torch.arange(int(offset_P.min()), int(offset_P.max()) + 1, device=device)  # the places the widest filter sees
+    column_P = offset_P - offset_R[0]
+
+    # Forward: the word at each place around each position; slot 0, the zeros, beyond the ends.
+    inside_NR = (batch.position_N[:, None] + offset_R >= 0) & (batch.remaining_N[:, None] - offset_R >= 0)
+    slot_NR = slot_U[word_N][(place_N[:, None] + offset_R).clamp_(0, N - 1)] * inside_NR * P
+    inputs_NP = slot_NR.int()[:, column_P] + pair_P.int()
+
+    # Backward: an occurrence of a word at position p fed, through pair (k, o), the bank output k at p - o.
+    order_N = torch.argsort(word_N, stable=True)
+    inside_NR = (batch.position_N[order_N, None] - offset_R >= 0) & (batch.remaining_N[order_N, None] + offset_R >= 0)
+    user_NR = ((rows.row_N[order_N, None] - offset_R) * n_widths).int()
+    user_NP = (user_NR[:, column_P] + (width_P - 1).int()) * inside_NR[:, column_P]
+    word_of_N = word_N[order_N]
+    rank_N = place_N - start_U[word_of_N]
+    slot_NP = (P * start_U[word_of_N] + rank_N)[:, None] + count_U[word_of_N, None] * pair_P
+    outputs = torch.empty(N * P, dtype=torch.int32, device=device)
+    outputs[slot_NP.flatten()] = user_NP.flatten()
+    return inputs_NP.flatten(), outputs
 
 
 class SumRows(torch.autograd.Function):
