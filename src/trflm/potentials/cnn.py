@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trflm.distinct import distinct
 from trflm.potentials.cnn_bank import SumRows, TableIndex
 from trflm.potentials.cnn_layers import Convolution, MaxPool, PooledConvolution, Rows, half_offsets
 from trflm.potentials.dropout import check_share, dropout
@@ -80,13 +81,18 @@ class CNNLayers(nn.Module):
 
     def features(self, batch: Batch, rng: torch.Generator | None = None) -> Tensor:
         """[N, d_s] ReLU(sum_j a_j * Y_j)."""
+        h_RS, row_N = self.features_of_rows(batch, rng)
+        return h_RS.index_select(0, row_N)
+
+    def features_of_rows(self, batch: Batch, rng: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        """([R, d_s] the features where the layers have them, zero between sentences; [N] the row of each position)."""
         rows = Rows(batch, [self.config.pool_width, self.config.stack_width])
         h_RC = self._first_layer(self._bank(batch, rows), rows, rng)
         total_RS = self.skip[0] * h_RC
         for weight, a_S in zip(self.stack[1:], self.skip[1:], strict=True):
             h_RC = Convolution.apply(h_RC, weight, rows)
             total_RS = torch.addcmul(total_RS, a_S, h_RC)
-        return torch.relu(total_RS).index_select(0, rows.row_N)
+        return torch.relu(total_RS), rows.row_N
 
     def _first_layer(self, f_RC: Tensor, rows: Rows, rng: torch.Generator | None) -> Tensor:
         """Pooling, and the first layer of the stack."""
@@ -97,7 +103,8 @@ class CNNLayers(nn.Module):
 
     def _bank(self, batch: Batch, rows: Rows) -> Tensor:
         """[R, K*w] the bank before its ReLU, as sums of table rows; zero between sentences."""
-        words_U, word_N = torch.unique(batch.ids_N, return_inverse=True)
+        word_N, place_U = (number.long() for number in distinct([batch.ids_N.int()], 1))
+        words_U = batch.ids_N[place_U]
         table, slot_U = self.word_table.of(self, words_U)
         index = TableIndex.build(batch, rows, word_N, slot_U, self.offsets, self.config.bank_width)
         y_U = torch.relu(F.linear(F.embedding(words_U, self.embedding), self.projection, self.projection_bias))
@@ -126,7 +133,8 @@ class CNN(CNNLayers):
 
     def contributions(self, batch: Batch, rng: torch.Generator | None = None) -> Tensor:
         """[N] what each position adds to phi; c is shared equally by the words of the sentence."""
-        return self.features(batch, rng) @ self.readout + (self.constant / batch.lengths_B)[batch.sentence_N]
+        h_RS, row_N = self.features_of_rows(batch, rng)
+        return (h_RS @ self.readout).index_select(0, row_N) + (self.constant / batch.lengths_B)[batch.sentence_N]
 
 
 class WordTable(WordRows):
