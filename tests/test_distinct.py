@@ -3,6 +3,7 @@ import torch
 from harness import rng
 
 from trflm.distinct import distinct, distinct_by_sorting
+from trflm.kernels.numbering import number_keys
 
 
 def check(columns, number_M, place_D):
@@ -34,3 +35,9 @@ def test_keys_that_fall_into_one_slot_are_told_apart():
     columns = [torch.arange(4096, dtype=torch.int32) * 2**19 % (2**31 - 1)]
     number_M, place_D = distinct(columns, 1)
     check(columns, number_M, place_D)
+
+
+def test_the_table_grows_when_there_are_more_keys_than_expected():
+    keys, number_M, place_M = torch.randint(3000, (5000,), generator=rng()), *torch.zeros(2, 5000, dtype=torch.int32)
+    count = number_keys(keys.numpy(), 1, number_M.numpy(), place_M.numpy())
+    check([keys], number_M, place_M[:count])

@@ -1,8 +1,8 @@
 """Which tuples of numbers are equal: a number for each distinct tuple, and a place where it occurs.
 
-One pass with a hash table (`kernels.distinct`). Where that cannot be used, by sorting (torch.unique): several times slower, the
-same but for the order of the numbers. A tuple is written as one number in base b, and those are compared, so nothing is ever
-mixed up.
+One pass with a hash table (`kernels.numbering`). Where that cannot be used, by sorting (torch.unique): several times slower,
+the same but for the order of the numbers. A tuple is written as one number in base b, and those are compared, so nothing is
+ever mixed up.
 
 Shapes: M tuples, D distinct ones.
 """
@@ -29,11 +29,11 @@ def distinct(columns: Sequence[Tensor], base: int) -> tuple[Tensor, Tensor]:
         columns, base = [pair_M, *columns[2:]], max(base, len(place_D))
     if not kernels.usable(columns[0]):
         return distinct_by_sorting(columns, base)
-    from trflm.kernels.distinct import fill_distinct
+    from trflm.kernels.numbering import number_tuples
 
     n_tuples = len(columns[0])
     number_M, place_M = torch.empty(n_tuples, dtype=torch.int32), torch.empty(n_tuples, dtype=torch.int32)
-    count = fill_distinct(tuple(column_M.numpy() for column_M in columns), base, number_M.numpy(), place_M.numpy())
+    count = number_tuples(tuple(column_M.numpy() for column_M in columns), base, number_M.numpy(), place_M.numpy())
     return number_M, place_M[:count]
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from harness import random_batch, rng
 
-from trflm.kernels.windows import number_stack
+from trflm.kernels.numbering import number_stack
 from trflm.potentials.cnn import CNN, CNNConfig, half_offsets
 from trflm.potentials.cnn_plain import plain_phi
 from trflm.potentials.windows import Shape, WindowIndex, compiled_index, torch_index

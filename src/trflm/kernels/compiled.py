@@ -14,7 +14,8 @@ FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 def compiled(function: F) -> F:
     """The function as machine code, made at its first call and kept on disk beside the source, or in the user's cache. It runs
-    without Python's lock."""
+    without Python's lock. What is kept is made anew when the function's own file changes, so the functions it calls are to be
+    in that file."""
     options: dict[str, Any] = {"nogil": True, "fastmath": FAST}
     try:
         return cast("F", numba.njit(function, cache=True, **options))

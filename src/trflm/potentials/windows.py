@@ -101,7 +101,7 @@ def pooled_shift(k: int, p: int) -> int:
 
 def compiled_index(batch: Batch, shape: Shape) -> WindowIndex:
     """By compiled loops; step by step the same as `torch_index`."""
-    from trflm.kernels import windows as loops
+    from trflm.kernels import numbering as loops
 
     K, p, s, n_layers = shape
     N, M, L = batch.n_words, batch.n_words + len(batch), K + p - 1

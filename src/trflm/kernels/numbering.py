@@ -1,4 +1,5 @@
-"""Numbering the windows of a batch, and finding what each reads: the loops behind `potentials.windows`. All numbers are int32.
+"""Numbering equal tuples with a hash table, 5 ns each (`distinct`); the windows of a batch, and what each reads
+(`potentials.windows`). All numbers are int32.
 
 Places are in sentences that stand one after the other; the words of the sentence around place m are first_M[m]..end_M[m].
 
@@ -8,7 +9,53 @@ Shapes: M places, L levels, D distinct windows, k words of a window, p width of 
 import numpy as np
 
 from trflm.kernels.compiled import compiled
-from trflm.kernels.distinct import MULTIPLIER
+
+MULTIPLIER = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: spreads neighbouring keys over the high bits
+
+
+@compiled
+def number_tuples(columns: tuple[np.ndarray, ...], base: int, number_M: np.ndarray, place_M: np.ndarray) -> int:
+    """`number_keys` of the tuples (columns[0][m], columns[1][m], ...), written as one number in this base."""
+    key_M = np.zeros(len(number_M), np.int64)
+    for column_M in columns:
+        for m in range(len(key_M)):
+            key_M[m] = key_M[m] * base + column_M[m]
+    return number_keys(key_M, len(key_M), number_M, place_M)
+
+
+@compiled
+def number_keys(key_M: np.ndarray, expected: int, number_M: np.ndarray, place_M: np.ndarray) -> int:
+    """Distinct keys are numbered in order of appearance: the number of each goes into `number_M`, a place of each number into
+    `place_M`. Returns how many there are.
+
+    A hash table with open addressing, with room for the `expected` number of keys, so that it stays in the cache if they are
+    few; if there are more, it grows.
+    """
+    size, shift = 64, 58
+    while size < 2 * min(expected, len(key_M)):
+        size, shift = size * 2, shift - 1
+    slots, key_of = np.full(size, -1, np.int32), np.empty(len(key_M), np.int64)
+    count = 0
+    for m in range(len(key_M)):
+        key = key_M[m]
+        slot = np.int64((np.uint64(key) * np.uint64(MULTIPLIER)) >> np.uint64(shift))
+        while slots[slot] >= 0 and key_of[slots[slot]] != key:
+            slot = (slot + 1) & (size - 1)
+        if slots[slot] < 0:
+            slots[slot], key_of[count], place_M[count] = count, key, m
+            count += 1
+            if 2 * count > size:  # twice the room, and all keys anew
+                size, shift = size * 2, shift - 1
+                slots = np.full(size, -1, np.int32)
+                for number in range(count):
+                    slot = np.int64((np.uint64(key_of[number]) * np.uint64(MULTIPLIER)) >> np.uint64(shift))
+                    while slots[slot] >= 0:
+                        slot = (slot + 1) & (size - 1)
+                    slots[slot] = number
+            number_M[m] = count - 1
+        else:
+            number_M[m] = slots[slot]
+    return count
 
 
 @compiled
@@ -78,37 +125,6 @@ def number_stack(
             key_M[m] = key_M[m] * (count + 1) + (row_M[at] if first_M[m] <= at < end_M[m] else count)
         high *= count + 1
     return number_keys(key_M, 2 * count, number_M, place_M)
-
-
-@compiled
-def number_keys(key_M: np.ndarray, expected: int, number_M: np.ndarray, place_M: np.ndarray) -> int:
-    """Distinct keys are numbered in order of appearance; returns how many there are. A hash table with open addressing, as in
-    `kernels.distinct`, but as small as the `expected` number allows, to stay in the cache; if there are more, it grows."""
-    size, shift = 64, 58
-    while size < 2 * min(expected, len(key_M)):
-        size, shift = size * 2, shift - 1
-    slots, key_of = np.full(size, -1, np.int32), np.empty(len(key_M), np.int64)
-    count = 0
-    for m in range(len(key_M)):
-        key = key_M[m]
-        slot = np.int64((np.uint64(key) * np.uint64(MULTIPLIER)) >> np.uint64(shift))
-        while slots[slot] >= 0 and key_of[slots[slot]] != key:
-            slot = (slot + 1) & (size - 1)
-        if slots[slot] < 0:
-            slots[slot], key_of[count], place_M[count] = count, key, m
-            count += 1
-            if 2 * count > size:  # twice the room, and all keys anew
-                size, shift = size * 2, shift - 1
-                slots = np.full(size, -1, np.int32)
-                for number in range(count):
-                    slot = np.int64((np.uint64(key_of[number]) * np.uint64(MULTIPLIER)) >> np.uint64(shift))
-                    while slots[slot] >= 0:
-                        slot = (slot + 1) & (size - 1)
-                    slots[slot] = number
-            number_M[m] = count - 1
-        else:
-            number_M[m] = slots[slot]
-    return count
 
 
 @compiled
