@@ -3,6 +3,7 @@ import torch
 from harness import all_sentences, check_proposal, random_batch, rng
 
 from trflm import kernels
+from trflm.lms import softmax
 from trflm.lms.lstm_proposal import LSTMProposal, LSTMProposalConfig
 from trflm.lms.softmax import ClassSoftmax, FullSoftmax, equal_classes
 
@@ -43,7 +44,7 @@ def test_compiled_loops_choose_the_same_words(monkeypatch):
     for parameter in output.parameters():
         torch.nn.init.normal_(parameter, generator=rng())
     h_RH, row_T = torch.randn(30, 6, generator=rng(1), dtype=torch.float64), torch.randint(30, (500,), generator=rng(2))
-    given_T = torch.randint(-200, 200, (500,), generator=rng(3)).clamp(min=-1)  # the largest class has more than FEW trials
+    given_T = torch.randint(-200, 200, (500,), generator=rng(3)).clamp(min=-1)
     word_T, log_prob_T = output.choose(h_RH, row_T, given_T, rng(4))
     monkeypatch.setattr(kernels, "usable", lambda tensor: False)
     expected_T, expected_log_prob_T = output.choose(h_RH, row_T, given_T, rng(4))
@@ -51,6 +52,20 @@ def test_compiled_loops_choose_the_same_words(monkeypatch):
     assert word_T[given_T >= 0].tolist() == given_T[given_T >= 0].tolist()
     torch.testing.assert_close(log_prob_T, expected_log_prob_T)
     torch.testing.assert_close(log_prob_T, output.log_prob(h_RH[row_T], word_T))
+
+
+def test_logits_do_not_depend_on_what_counts_as_few_trials(monkeypatch):
+    """Classes of 0 to 9 trials, some by compiled loops and the larger ones by a product: none is left out, none is mixed up."""
+    output = ClassSoftmax(6, torch.arange(40) % 10).double()
+    for parameter in output.requires_grad_(False).parameters():
+        torch.nn.init.normal_(parameter, generator=rng())
+    counts = list(range(10))
+    h_TH = torch.randn(sum(counts), 6, generator=rng(1), dtype=torch.float64)
+    weight_KWH, bias_KW = output.weight.view(10, 4, 6), output.bias.view(10, 4)
+    expected = torch.cat([h_tH @ w.t() + b for h_tH, w, b in zip(h_TH.split(counts), weight_KWH, bias_KW, strict=True)])
+    for few in range(11):
+        monkeypatch.setattr(softmax, "FEW", few)
+        torch.testing.assert_close(output._logits(h_TH, counts), expected)
 
 
 def test_gradient_reaches_every_parameter():

@@ -115,15 +115,15 @@ def number_stack(
 ) -> int:
     """Numbers the s-tuples of rows around every place, from offset `low` on, `count` standing for what is beyond a sentence.
     Returns how many there are. A tuple too long for 64 bits is numbered a part at a time."""
-    key_M, n_distinct, high = np.zeros(len(row_M), np.int64), 0, 1
+    key_M, n_keys = np.zeros(len(row_M), np.int64), 1  # keys are below n_keys
     for j in range(s):
-        if high > (1 << 62) // (count + 1):
-            n_distinct = number_keys(key_M, count, number_M, place_M)
-            key_M[:], high = number_M, n_distinct
+        if n_keys > (1 << 62) // (count + 1):
+            n_keys = number_keys(key_M, 2 * count, number_M, place_M)
+            key_M[:] = number_M
         for m in range(len(row_M)):
             at = m + low + j
             key_M[m] = key_M[m] * (count + 1) + (row_M[at] if first_M[m] <= at < end_M[m] else count)
-        high *= count + 1
+        n_keys *= count + 1
     return number_keys(key_M, 2 * count, number_M, place_M)
 
 
