@@ -62,16 +62,16 @@ class PlainProposal(LSTMProposal):
         inside_Ts = torch.arange(s) < span_C.repeat_interleave(M)[:, None]
         words_Ts, log_q_T = torch.zeros_like(given_Ts), torch.zeros(C * M, dtype=torch.float64)
         for t in range(int(span_C.max())):
-            h_TH, c_TH = self._step(state, (remaining_C.repeat_interleave(M) - t).clamp(min=1))
+            h_TH, c_TH = self._plain_step(state, (remaining_C.repeat_interleave(M) - t).clamp(min=1))
             word_T, log_prob_T = self.output.choose(h_TH, every, given_Ts[:, t], rng)
             words_Ts[:, t] = word_T * inside_Ts[:, t]
             log_q_T += log_prob_T.double() * inside_Ts[:, t]
-            state = LSTMState(h_TH, c_TH, word_T)
+            state = LSTMState.apart(h_TH, c_TH, word_T)
         return Span(words_Ts.view(C, M, s), log_q_T.view(C, M), state, every.view(C, M))
 
-    def _step(self, state: LSTMState, remaining_R: Tensor) -> tuple[Tensor, Tensor]:
+    def _plain_step(self, state: LSTMState, remaining_R: Tensor) -> tuple[Tensor, Tensor]:
         w_ih, w_hh, b_ih, b_hh = self.lstm.all_weights[0]
-        return torch.lstm_cell(self._input(state.last_R, remaining_R), (state.h_RH, state.c_RH), w_ih, w_hh, b_ih, b_hh)
+        return torch.lstm_cell(self._input(state.last_R, remaining_R), (state.h_PH, state.c_PH), w_ih, w_hh, b_ih, b_hh)
 
     def _run(self, batch: Batch, length_B: Tensor) -> tuple[Tensor, Tensor]:
         """By torch's own LSTM on a packed sequence. Of c only the last of each sentence is known, and read."""

@@ -3,6 +3,7 @@ from harness import random_batch, rng
 from torch import nn
 
 from trflm.lms.lstm_proposal import LSTMProposal, LSTMProposalConfig
+from trflm.lms.recurrence import Recurrence, advance, next_states
 
 
 def test_equals_torchs_lstm_forward_and_backward():
@@ -25,3 +26,38 @@ def test_equals_torchs_lstm_forward_and_backward():
     theirs = torch.autograd.grad((theirs_NH * direction_NH).sum(), parameters)
     for gradient, expected in zip(mine, theirs, strict=True):
         torch.testing.assert_close(gradient, expected, rtol=1e-10, atol=1e-12)
+
+
+def states_and_gradients(dtype: torch.dtype) -> list[torch.Tensor]:
+    """h, c and the gradients of gates and weights, for gates from the middle of tanh to where it is flat."""
+    gates_N4H = torch.linspace(-12, 12, 10 * 4 * 37).view(10, 4 * 37)[:, torch.randperm(4 * 37, generator=rng(2))]
+    weight_4HH = torch.randn(4 * 37, 37, generator=rng(3)) / 6
+    given = [x.to(dtype).requires_grad_() for x in (gates_N4H, weight_4HH)]
+    h_NH, c_NH = Recurrence.apply(*given, [4, 3, 2, 1])
+    direction_NH = torch.randn(h_NH.shape, generator=rng(1)).to(dtype)
+    return [h_NH, c_NH, *torch.autograd.grad((h_NH * direction_NH).sum(), given)]
+
+
+def test_float32_is_near_float64(compiled):
+    for mine, exact in zip(states_and_gradients(torch.float32), states_and_gradients(torch.float64), strict=True):
+        torch.testing.assert_close(mine.double(), exact, rtol=1e-5, atol=3e-6)
+
+
+def test_states_that_share_parents_and_inputs(compiled):
+    product_P4H, input_X4H, c_PH = (
+        3 * torch.randn(size, generator=rng(k)) for k, size in enumerate([(3, 44), (5, 44), (3, 11)])
+    )
+    parent_R, input_R = torch.tensor([2, 0, 0, 1, 2, 2]), torch.tensor([4, 4, 0, 1, 1, 3])
+    gates_R4H, c_R = product_P4H[parent_R].double() + input_X4H[input_R], c_PH[parent_R].double()
+    h_RH, c_RH = torch.empty_like(c_R), torch.empty_like(c_R)
+    advance(gates_R4H, c_R, c_RH, h_RH)
+    for mine, exact in zip(next_states(product_P4H, parent_R, input_X4H, input_R, c_PH), (h_RH, c_RH), strict=True):
+        torch.testing.assert_close(mine.double(), exact, rtol=0, atol=2e-6)
+
+
+def test_what_is_not_a_number_is_passed_on(compiled):
+    for gate in range(4):
+        product_14H = torch.zeros(1, 4 * 9)
+        product_14H[0, gate * 9 + 3] = torch.nan
+        h_RH, _ = next_states(product_14H, torch.tensor([0]), torch.zeros(1, 4 * 9), torch.tensor([0]), torch.ones(1, 9))
+        assert h_RH.isnan().nonzero().tolist() == [[0, 3]]

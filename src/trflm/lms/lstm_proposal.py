@@ -3,7 +3,8 @@
 It may also see how many words are still to come: the length is fixed in a move, and for a jump it is the greater of the
 two lengths, so g stays one well-defined distribution and every kernel stays exact.
 
-Shapes: C chains, M trials, s words a span, T = C*M trials in all, A of them still going, R distinct prefixes, H units.
+Shapes: C chains, M trials, s words a span, T = C*M trials in all, A of them still going, R distinct prefixes, P their
+parents, H units.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from trflm.distinct import distinct
 from trflm.lms.proposal import Span
-from trflm.lms.recurrence import Recurrence, advance
+from trflm.lms.recurrence import Recurrence, next_states
 from trflm.lms.softmax import ClassSoftmax, FullSoftmax
 from trflm.text import Batch
 from trflm.word_rows import WordRows
@@ -36,15 +37,23 @@ class LSTMProposalConfig:
 
 @dataclass(frozen=True)
 class LSTMState:
-    """h and c after all words but the last, and the last word: what comes next depends on these alone."""
+    """What comes next depends on these alone: h and c after all words but the last, which several states may share, and the
+    last word."""
 
-    h_RH: Tensor
-    c_RH: Tensor
+    h_PH: Tensor
+    c_PH: Tensor
+    parent_R: Tensor  # the row of h and c of each state
     last_R: Tensor
 
     def select(self, index: Tensor) -> "LSTMState":
         """The states of these rows (`index_select`: indexing rows by [] takes four times as long)."""
-        return LSTMState(self.h_RH.index_select(0, index), self.c_RH.index_select(0, index), self.last_R[index])
+        parent = self.parent_R[index]
+        return LSTMState.apart(self.h_PH.index_select(0, parent), self.c_PH.index_select(0, parent), self.last_R[index])
+
+    @classmethod
+    def apart(cls, h_RH: Tensor, c_RH: Tensor, last_R: Tensor) -> "LSTMState":
+        """States that share nothing."""
+        return cls(h_RH, c_RH, torch.arange(len(last_R), device=last_R.device), last_R)
 
 
 class LSTMProposal(nn.Module):
@@ -63,13 +72,13 @@ class LSTMProposal(nn.Module):
 
     def start(self, n: int) -> LSTMState:
         zeros = self.embedding.new_zeros(n, self.config.units)
-        return LSTMState(zeros, zeros, torch.full((n,), self.n_words, device=zeros.device))
+        return LSTMState.apart(zeros, zeros, torch.full((n,), self.n_words, device=zeros.device))
 
     def after(self, prefix: Batch, length_C: Tensor) -> LSTMState:
         with torch.no_grad():
             h_NH, c_NH = self._run(prefix, length_C)
         ends_C = prefix.starts_B + prefix.lengths_B - 1
-        return LSTMState(h_NH[ends_C], c_NH[ends_C], prefix.ids_N[ends_C])
+        return LSTMState.apart(h_NH[ends_C], c_NH[ends_C], prefix.ids_N[ends_C])
 
     def log_q(self, batch: Batch) -> Tensor:
         return batch.sum_words(self.word_log_q(batch).double())
@@ -87,10 +96,11 @@ class LSTMProposal(nn.Module):
         words_Ts = torch.zeros_like(given_Ts)
         log_q_T = torch.zeros(C * M, dtype=torch.float64, device=given_CMs.device)
         active_A = (span_T > 0).nonzero().squeeze(1)  # the trials that have a word here
-        row_A, remaining_R = active_A // M, remaining_C
+        row_A, remaining_P = active_A // M, remaining_C
+        remaining_gates = None if self.remaining is None else F.linear(self.remaining, self.lstm.all_weights[0][0])
         longest = int(span_C.max())
         for t in range(longest):
-            h_RH, c_RH = self._step(state, remaining_R)
+            h_RH, c_RH = self._step(state, remaining_P, remaining_gates)
             word_A, log_prob_A = self.output.choose(h_RH, row_A, given_Ts[active_A, t], rng)
             words_Ts[active_A, t] = word_A
             log_q_T[active_A] += log_prob_A.double()
@@ -99,8 +109,8 @@ class LSTMProposal(nn.Module):
                 active_A, row_A, word_A = active_A[going], row_A[going], word_A[going]
             next_A, place_R = distinct([row_A.int(), word_A.int()], self.n_words)
             parent_R = row_A[place_R]
-            state = LSTMState(h_RH.index_select(0, parent_R), c_RH.index_select(0, parent_R), word_A[place_R])
-            row_A, remaining_R = next_A.long(), remaining_R[parent_R] - 1
+            row_A, remaining_P = next_A.long(), remaining_P[state.parent_R] - 1
+            state = LSTMState(h_RH, c_RH, parent_R, word_A[place_R])
         row_T = torch.zeros_like(span_T).index_copy_(0, active_A, row_A)
         return Span(words_Ts.view(C, M, s), log_q_T.view(C, M), state, row_T.view(C, M))
 
@@ -115,8 +125,9 @@ class LSTMProposal(nn.Module):
         last_N = torch.where(batch.position_N == 0, self.n_words, batch.ids_N.roll(1))
         return self._input(last_N, length_B[batch.sentence_N] - batch.position_N)
 
-    def _step(self, state: LSTMState, remaining_R: Tensor) -> tuple[Tensor, Tensor]:
-        """h and c after one more word. What its input adds to the gates is kept for each word: W_ih e(word) + b."""
+    def _step(self, state: LSTMState, remaining_P: Tensor, remaining_gates: Tensor | None) -> tuple[Tensor, Tensor]:
+        """[R, H] h and c after one more word. What its input adds to the gates is kept for each word, W_ih e(word) + b; the
+        rest of them is computed once for all states that share a parent."""
         w_ih, w_hh, b_ih, b_hh = self.lstm.all_weights[0]
 
         def compute(words: Tensor, out: Tensor) -> None:
@@ -124,13 +135,10 @@ class LSTMProposal(nn.Module):
 
         parameters = (self.embedding, w_ih, b_ih, b_hh)
         rows, slot_R = self.input_gates.find(state.last_R, self.n_words + 1, len(w_ih), parameters, compute)
-        gates_R4H = rows.index_select(0, slot_R)
-        if self.remaining is not None:
-            gates_R4H += F.linear(self.remaining, w_ih).index_select(0, remaining_R.clamp(max=FARTHEST))
-        gates_R4H.addmm_(state.h_RH, w_hh.t())
-        c_RH, h_RH = torch.empty_like(state.c_RH), torch.empty_like(state.h_RH)
-        advance(gates_R4H, state.c_RH, c_RH, h_RH)
-        return h_RH, c_RH
+        product_P4H = F.linear(state.h_PH, w_hh)
+        if remaining_gates is not None:
+            product_P4H += remaining_gates.index_select(0, remaining_P.clamp(max=FARTHEST))
+        return next_states(product_P4H, state.parent_R, rows, slot_R, state.c_PH)
 
     def _run(self, batch: Batch, length_B: Tensor) -> tuple[Tensor, Tensor]:
         """[N, H] h and c: at position i the LSTM has seen the beginning and x_1..x_{i-1}. Only h has a gradient."""

@@ -7,7 +7,8 @@ the prefixes of a tree, where several states may follow one parent (`read_tree`,
 is known before the first step. torch's own LSTM on a CPU adds up the gradient of W word by word, a whole matrix each time;
 here it is one product at the end.
 
-Shapes: N words in all, B sentences, n of them still running at a time, H units; P states of a tree.
+Shapes: N words in all, B sentences, n of them still running at a time, H units; P states of a tree; R states
+that follow P parents, X inputs.
 """
 
 from collections.abc import Sequence
@@ -16,16 +17,44 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from trflm import kernels
+
 
 def advance(gates_n4H: Tensor, c_before_nH: Tensor, c_nH: Tensor, h_nH: Tensor) -> None:
     """c_t and h_t, written into the last two; the gates are replaced by their sigmoids, and tanh for g."""
     H = c_nH.shape[1]
+    if pass_applies(gates_n4H):
+        from trflm.kernels import lstm
+
+        lstm.advance(*(x.numpy() for x in (gates_n4H.unflatten(1, (4, H)), c_before_nH, c_nH, h_nH)))
+        return
     gates_n4H[:, : 2 * H].sigmoid_()
     gates_n4H[:, 2 * H : 3 * H].tanh_()
     gates_n4H[:, 3 * H :].sigmoid_()
     in_nH, forget_nH, cell_nH, out_nH = gates_n4H.chunk(4, 1)
     torch.mul(forget_nH, c_before_nH, out=c_nH).addcmul_(in_nH, cell_nH)
     torch.tanh(c_nH, out=h_nH).mul_(out_nH)
+
+
+def next_states(
+    product_P4H: Tensor, parent_R: Tensor, input_X4H: Tensor, input_R: Tensor, c_PH: Tensor
+) -> tuple[Tensor, Tensor]:
+    """(h_RH, c_RH) of states each of which follows a parent, whose product W h is given, and reads an input. No gradient."""
+    h_RH, c_RH = (c_PH.new_empty(len(parent_R), c_PH.shape[1]) for _ in range(2))
+    if pass_applies(product_P4H):
+        from trflm.kernels import lstm
+
+        product_P4H, input_X4H = (x.unflatten(1, (4, -1)) for x in (product_P4H, input_X4H))
+        lstm.next_states(*(x.numpy() for x in (product_P4H, parent_R, input_X4H, input_R, c_PH, h_RH, c_RH)))
+    else:
+        gates_R4H = product_P4H.index_select(0, parent_R) + input_X4H.index_select(0, input_R)
+        advance(gates_R4H, c_PH.index_select(0, parent_R), c_RH, h_RH)
+    return h_RH, c_RH
+
+
+def pass_applies(gates_n4H: Tensor) -> bool:
+    """Whether the compiled loops serve these gates."""
+    return gates_n4H.dtype == torch.float32 and kernels.usable(gates_n4H)
 
 
 class Recurrence(torch.autograd.Function):
@@ -90,9 +119,8 @@ def read_tree(gates_P4H: Tensor, weight_4HH: Tensor, sizes: Sequence[int], paren
     before, low, levels = 0, 0, []  # where the level before starts, where this one does
     for gates in gates_P4H.split(list(sizes)):
         parent = parent_P[low : low + len(gates)] - before if levels else torch.zeros_like(parent_P[: len(gates)])
-        i, f, g, o = (gates + F.linear(h, weight_4HH)[parent]).chunk(4, 1)  # W h once for each parent
-        c = f.sigmoid() * c[parent] + i.sigmoid() * g.tanh()
-        h = o.sigmoid() * c.tanh()
+        every = torch.arange(len(gates), device=gates.device)
+        h, c = next_states(F.linear(h, weight_4HH), parent, gates, every, c)  # W h once for each parent
         before, low = low, low + len(gates)
         levels.append(h)
     return torch.cat(levels)
