@@ -48,26 +48,17 @@ def class_logits(
         first, end = end, end + count_K[k]
         if count_K[k] > most:
             continue
-        last_v = bound_K[k + 1] - 1
         for t0 in range(first, end, AT_ONCE):
             t1, t2, t3 = min(t0 + 1, end - 1), min(t0 + 2, end - 1), min(t0 + 3, end - 1)  # the last ones may be computed twice
             h0_H, h1_H, h2_H, h3_H = h_TH[t0], h_TH[t1], h_TH[t2], h_TH[t3]
-            for v in range(bound_K[k], bound_K[k + 1], 2):
-                u = min(v + 1, last_v)  # words by twos: more sums at once, and each h is read once for both
-                v_H, u_H = weight_VH[v], weight_VH[u]
-                v0 = v1 = v2 = v3 = u0 = u1 = u2 = u3 = zero
-                for i in range(len(v_H)):
-                    v0 += v_H[i] * h0_H[i]
-                    v1 += v_H[i] * h1_H[i]
-                    v2 += v_H[i] * h2_H[i]
-                    v3 += v_H[i] * h3_H[i]
-                    u0 += u_H[i] * h0_H[i]
-                    u1 += u_H[i] * h1_H[i]
-                    u2 += u_H[i] * h2_H[i]
-                    u3 += u_H[i] * h3_H[i]
+            for v in range(bound_K[k], bound_K[k + 1]):
+                weight_H = weight_VH[v]
+                l0 = l1 = l2 = l3 = zero
+                for i in range(len(weight_H)):
+                    l0 += weight_H[i] * h0_H[i]
+                    l1 += weight_H[i] * h1_H[i]
+                    l2 += weight_H[i] * h2_H[i]
+                    l3 += weight_H[i] * h3_H[i]
                 w, bias = v - bound_K[k], bias_V[v]
-                logit_TW[t3, w], logit_TW[t2, w] = v3 + bias, v2 + bias
-                logit_TW[t1, w], logit_TW[t0, w] = v1 + bias, v0 + bias
-                w, bias = u - bound_K[k], bias_V[u]
-                logit_TW[t3, w], logit_TW[t2, w] = u3 + bias, u2 + bias
-                logit_TW[t1, w], logit_TW[t0, w] = u1 + bias, u0 + bias
+                logit_TW[t3, w], logit_TW[t2, w] = l3 + bias, l2 + bias
+                logit_TW[t1, w], logit_TW[t0, w] = l1 + bias, l0 + bias
