@@ -3,7 +3,8 @@
 
 Places are in sentences that stand one after the other; the words of the sentence around place m are first_M[m]..end_M[m].
 
-Shapes: M places, L levels, D distinct windows, k words of a window, p width of the pooling, s offsets of a stack layer.
+Shapes: M places, N of them with words, L levels, D distinct windows, X of them in new rows, k words of a window, p width of the
+pooling, s offsets of a stack layer.
 """
 
 import numpy as np
@@ -72,13 +73,6 @@ def lay_out(length_B: np.ndarray, word_N: np.ndarray, beyond: int, at_3M: np.nda
 
 
 @compiled
-def take(number_M: np.ndarray, place_D: np.ndarray, offset: int, number_D: np.ndarray) -> None:
-    """The number so many places to the right of each."""
-    for d in range(len(place_D)):
-        number_D[d] = number_M[min(max(place_D[d] + offset, 0), len(number_M) - 1)]
-
-
-@compiled
 def number_ngrams(
     word_M: np.ndarray,
     first_M: np.ndarray,
@@ -100,6 +94,29 @@ def number_ngrams(
                 key_M[m] += np.int64(number_LM[level - 1, m]) * (beyond + 1)
         expected = 2 * count_L[level - 1] if level > 0 else beyond
         count_L[level] = number_keys(key_M, expected, number_LM[level], place_LM[level])
+
+
+@compiled
+def widen(
+    number_N: np.ndarray, n_numbers: int, row_N: np.ndarray, n_rows: int, widened_X: np.ndarray, place_D: np.ndarray
+) -> int:
+    """Rows for windows, given their numbers and the `n_rows` rows of the windows that they widen (-1: none). The first to widen
+    a row gets it, all others get new ones. Written are the row at every place, in `row_N`, what each new row widens, and a
+    place of each row. Returns how many rows there are."""
+    row_of, is_taken = np.full(n_numbers, -1, np.int32), np.zeros(n_rows, np.bool_)
+    count = n_rows
+    for n in range(len(number_N)):
+        row = row_of[number_N[n]]
+        if row < 0:
+            row = row_N[n]
+            if row < 0 or is_taken[row]:
+                widened_X[count - n_rows], row = row, count
+                count += 1
+            else:
+                is_taken[row] = True
+            row_of[number_N[n]], place_D[row] = row, n
+        row_N[n] = row
+    return count
 
 
 @compiled

@@ -33,17 +33,17 @@ def features(cnn: CNNLayers, batch: Batch) -> tuple[Tensor, Tensor]:
     """([D, S] ReLU(sum_j a_j * Y_j) of each distinct window of the last layer, [N] the window of each position)."""
     with torch.no_grad():
         index = WindowIndex.of(batch, window_shape(cnn.config))
-        z_DC, total_DS = first_products(cnn, index), None
-        for layer, a_S, above in zip(index.stack, cnn.skip, [*cnn.stack[1:], None], strict=True):
+        z_DC = first_products(cnn, index)
+        total_DS = z_DC.new_empty(len(index.stack[-1].reads_Ds), cnn.config.stack_filters)
+        for j, (layer, a_S) in enumerate(zip(index.stack, cnn.skip, strict=True)):
             y_DS = F.embedding_bag(layer.reads_Ds, z_DC.view(-1, len(a_S)), mode="sum").relu_()
-            if total_DS is None:
-                total_DS = y_DS * a_S
+            if j == 0:
+                torch.mul(y_DS, a_S, out=total_DS[: len(y_DS)])
             else:
-                total_DS = total_DS.index_select(0, layer.inner_D).addcmul_(y_DS, a_S)
-            if above is not None:
-                z_DC = with_zero_row(y_DS, above[0].numel())
-                product(cnn, y_DS, above, z_DC[:-1], beta=0)
-        assert total_DS is not None  # stack_layers >= 1
+                add_rows(total_DS, len(y_DS), layer.widened_X).addcmul_(y_DS, a_S)
+            if j + 1 < len(cnn.stack):
+                z_DC = with_zero_row(y_DS, len(y_DS), cnn.stack[j + 1][0].numel())
+                product(cnn, y_DS, cnn.stack[j + 1], z_DC[:-1], beta=0)
         return total_DS.relu_(), index.top_N
 
 
@@ -57,16 +57,20 @@ def first_products(cnn: CNNLayers, index: WindowIndex) -> Tensor:
     table, slot_U = cnn.word_table.of(cnn, index.words_U)
     first_row_U = F.pad(slot_U * P, (0, 1)).int()  # slot 0: the zeros beyond a sentence
     pair_P = torch.arange(P, dtype=torch.int32, device=table.device)
-    z_DC = table.new_empty(0)
-    for k, (words_Dk, reads, weight) in enumerate(zip(index.bank, index.pool, cnn.stack[0].split(w), strict=True), 1):
+    z_DC = with_zero_row(table, len(index.pool[-1].reads[0]), cnn.stack[0][0].numel())
+    for k, (words_Dk, layer, weight) in enumerate(zip(index.bank, index.pool, cnn.stack[0].split(w), strict=True), 1):
         rows_Dk = first_row_U.index_select(0, words_Dk.view(-1)).view_as(words_Dk) + pair_P[k * (k - 1) // 2 : k * (k + 1) // 2]
-        h_Dw = largest(F.embedding_bag(rows_Dk, table, mode="sum").relu_(), reads)
-        wider_DC = with_zero_row(h_Dw, weight[0].numel())
-        if k > 1:
-            torch.index_select(z_DC, 0, index.parents[k - 2], out=wider_DC[:-1])
-        product(cnn, h_Dw, weight, wider_DC[:-1], beta=int(k > 1))
-        z_DC = wider_DC
+        h_Dw = largest(F.embedding_bag(rows_Dk, table, mode="sum").relu_(), layer.reads)
+        sums_DC = z_DC[: len(h_Dw)] if k == 1 else add_rows(z_DC, len(h_Dw), layer.widened_X)
+        product(cnn, h_Dw, weight, sums_DC, beta=int(k > 1))
     return z_DC
+
+
+def add_rows(sums: Tensor, count: int, widened_X: Tensor) -> Tensor:
+    """The first `count` rows of these sums, of which the last X are begun with what they widen."""
+    first_new = count - len(widened_X)
+    torch.index_select(sums[:first_new], 0, widened_X, out=sums[first_new:count])
+    return sums[:count]
 
 
 def largest(f_Dw: Tensor, reads: list[Tensor]) -> Tensor:
@@ -77,9 +81,9 @@ def largest(f_Dw: Tensor, reads: list[Tensor]) -> Tensor:
     return h_Dw
 
 
-def with_zero_row(h_DC: Tensor, n_columns: int) -> Tensor:
-    """[D+1, n_columns] room for a product of these rows, and a last row of zeros."""
-    rows = h_DC.new_empty(len(h_DC) + 1, n_columns)
+def with_zero_row(like: Tensor, n_rows: int, n_columns: int) -> Tensor:
+    """Room for so many rows, and a last row of zeros."""
+    rows = like.new_empty(n_rows + 1, n_columns)
     rows[-1] = 0
     return rows
 

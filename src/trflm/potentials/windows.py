@@ -9,11 +9,13 @@ window of n - 1 words within, and the word that is added. So two windows are equ
 comparing words. The bank's width n and the pooled width n - p + 1 see the same n-grams, if each sentence gets one place more
 at its end: the odd one of the two half convolutions looks one place further to the right.
 
-A pooled window determines all pooled windows of smaller widths at its place (`parents`): the first stack layer, a sum over the
-widths, is summed up from the narrow ones, each narrow window's share computed once however many wide ones hold it.
+A pooled window determines all pooled windows of smaller widths at its place: the first stack layer, a sum over the widths, is
+summed up from the narrow ones, each narrow window's share computed once however many wide ones hold it. The sums stay where
+they are: a window gets the row of the narrower one that it widens, or a new row if another window has it already (`widen`).
+The same holds for the sum over the layers of the stack.
 
 Shapes: N words, B sentences, M = N + B places, U distinct words (number U stands for what is beyond a sentence), D distinct
-windows of a layer, n words of a window, p and s as above.
+windows of a layer, X of them in rows that the layer below does not have, n words of a window, p and s as above.
 """
 
 import threading
@@ -42,12 +44,20 @@ class Shape(NamedTuple):
 
 
 @dataclass(frozen=True)
+class PoolIndex:
+    """The pooled windows of one width: `reads` is p times [D], the bank windows of that width to take the maximum of. The last
+    X windows widen those in the rows `widened_X`, all others the one in their own row."""
+
+    reads: list[Tensor]
+    widened_X: Tensor
+
+
+@dataclass(frozen=True)
 class StackIndex:
-    """One stack layer: `reads_Ds` the rows of the layer below times s plus the offset's number, for the windows d;
-    `inner_D` the row of the layer below at the window's own place."""
+    """One stack layer: `reads_Ds` the rows of the layer below times s plus the offset's number; `widened_X` as above."""
 
     reads_Ds: Tensor
-    inner_D: Tensor
+    widened_X: Tensor
 
 
 @dataclass(frozen=True)
@@ -56,8 +66,7 @@ class WindowIndex:
 
     words_U: Tensor  # the distinct words of the batch, int64
     bank: list[Tensor]  # for each width k: [D, k] the words of each window
-    pool: list[list[Tensor]]  # for each width k, p times [D]: the bank windows of width k to take the maximum of
-    parents: list[Tensor]  # for each width from 2: [D] the pooled window of width k - 1 at the same place
+    pool: list[PoolIndex]  # for each width k
     stack: list[StackIndex]
     top_N: Tensor  # the window of the last layer at each word of the batch, int64
 
@@ -78,8 +87,8 @@ class WindowIndex:
         return {
             "words": [len(self.words_U)],
             "bank": [len(words_Dk) for words_Dk in self.bank],
-            "pool": [len(reads[0]) for reads in self.pool],
-            "stack": [len(layer.inner_D) for layer in self.stack],
+            "pool": [len(layer.reads[0]) for layer in self.pool],
+            "stack": [len(layer.reads_Ds) for layer in self.stack],
             "positions": [len(self.top_N)],
         }
 
@@ -117,33 +126,30 @@ def compiled_index(batch: Batch, shape: Shape) -> WindowIndex:
     loops.number_ngrams(word_M, first_M, end_M, beyond, added_L, number_LM, place_LM, count_L)
     places = [place_M[:count] for place_M, count in zip(place_LM, count_L, strict=True)]
 
-    # 2. What the bank, the pooling and the sum over widths read.
-    bank, pool, parents = [], [], []
+    # 2. What the bank and the pooling read.
+    bank, pool, row_N, count, widened_N, place_D = [], [], np.full_like(place_N, -1), 0, *np.empty((2, N), np.int32)
     for k in range(1, K + 1):
-        place_D, shift = places[k + p - 2], pooled_shift(k, p)
-        words_Dk, reads_pD = np.empty((count_L[k - 1], k), np.int32), np.empty((p, len(place_D)), np.int32)
+        words_Dk = np.empty((count_L[k - 1], k), np.int32)
         loops.around(word_M, places[k - 1], half_offsets(k).start, beyond, first_M, end_M, words_Dk)
-        loops.near(number_LM[k - 1], place_D, half_offsets(p).start - shift, first_M, end_M, reads_pD)
         bank.append(torch.from_numpy(words_Dk))
-        pool.append(list(torch.from_numpy(reads_pD)))
-        if k > 1:
-            parent_D = np.empty_like(place_D)
-            loops.take(number_LM[k + p - 3], place_D, pooled_shift(k - 1, p) - shift, parent_D)
-            parents.append(torch.from_numpy(parent_D))
+        shift, before = pooled_shift(k, p), count
+        number_N = number_LM[k + p - 2, place_N + shift]
+        count = loops.widen(number_N, int(count_L[k + p - 2]), row_N, count, widened_N, place_D)
+        reads_pD = np.empty((p, count), np.int32)
+        loops.near(number_LM[k - 1], place_N[place_D[:count]], half_offsets(p).start, first_M, end_M, reads_pD)
+        pool.append(PoolIndex(list(torch.from_numpy(reads_pD)), torch.from_numpy(widened_N[: count - before].copy())))
 
     # 3. The stack.
-    reach, stack, row_N, count = half_offsets(s), [], np.empty_like(place_N), int(count_L[-1])
-    loops.take(number_LM[-1], place_N, pooled_shift(K, p), row_N)
+    reach, stack = half_offsets(s), []
     for _ in range(n_layers):
-        above_N, place_N = np.empty((2, N), np.int32)
-        n_above = loops.number_stack(row_N, count, first_N, end_N, reach.start, s, above_N, place_N)
-        reads_Ds, inner_D = np.empty((n_above, s), np.int32), np.empty(n_above, np.int32)
-        loops.around(row_N, place_N[:n_above], reach.start, count, first_N, end_N, reads_Ds)
-        loops.take(row_N, place_N[:n_above], 0, inner_D)
+        above_N, below_N, before = np.empty(N, np.int32), row_N.copy(), count
+        n_above = loops.number_stack(row_N, count, first_N, end_N, reach.start, s, above_N, place_D)
+        count = loops.widen(above_N, n_above, row_N, count, widened_N, place_D)
+        reads_Ds = np.empty((count, s), np.int32)
+        loops.around(below_N, place_D[:count], reach.start, before, first_N, end_N, reads_Ds)
         reads_Ds = torch.from_numpy(reads_Ds) * s + torch.arange(s, dtype=torch.int32)
-        stack.append(StackIndex(reads_Ds, torch.from_numpy(inner_D)))
-        row_N, count = above_N, n_above
-    return WindowIndex(batch.ids_N.index_select(0, place_U), bank, pool, parents, stack, torch.from_numpy(row_N).long())
+        stack.append(StackIndex(reads_Ds, torch.from_numpy(widened_N[: count - before].copy())))
+    return WindowIndex(batch.ids_N.index_select(0, place_U), bank, pool, stack, torch.from_numpy(row_N).long())
 
 
 def torch_index(batch: Batch, shape: Shape) -> WindowIndex:
@@ -177,25 +183,26 @@ class _Builder:
             number_M, place_D = distinct([number_M, self.word_at[added_offset(n)]], self.beyond + 1)
             numbers.append(number_M)
             places.append(place_D)
-        # 2. What the bank, the pooling and the sum over widths read.
+        # 2. What the bank and the pooling read.
         around_MR = torch.stack(list(self.word_at.values()), 1)
-        bank, pool, parents = [], [], []
+        bank, pool, row_N, count = [], [], torch.full_like(self.place_N, -1), 0
         for k in range(1, K + 1):
             columns = [list(self.word_at).index(offset) for offset in half_offsets(k)]
             bank.append(around_MR.index_select(0, places[k])[:, columns[0] : columns[-1] + 1].contiguous())
-            n, shift = k + p - 1, pooled_shift(k, p)
-            reads = [self._nearest(offset - shift).index_select(0, places[n]) for offset in half_offsets(p)]
-            pool.append([numbers[k].index_select(0, read_D) for read_D in reads])
-            if k > 1:
-                below_D = (places[n] + (pooled_shift(k - 1, p) - shift)).clamp_(0, len(number_M) - 1)
-                parents.append(numbers[n - 1].index_select(0, below_D))
+            number_N = numbers[k + p - 1].index_select(0, self.place_N + pooled_shift(k, p))
+            row_N, place_D, widened_X = widen(number_N, row_N, count)
+            count = len(place_D)
+            reads = [self._nearest(offset).index_select(0, self.place_N.index_select(0, place_D)) for offset in half_offsets(p)]
+            pool.append(PoolIndex([numbers[k].index_select(0, read_D) for read_D in reads], widened_X))
         # 3. The stack.
-        stack, row_N, count = [], number_M.index_select(0, self.place_N + pooled_shift(K, p)), len(place_D)
+        stack = []
         for _ in range(n_layers):
-            layer, row_N = self._stack_layer(row_N, count)
-            count = len(layer.inner_D)
-            stack.append(layer)
-        return WindowIndex(self.words_U, bank, pool, parents, stack, row_N.long())
+            columns = self._around(row_N, count)
+            row_N, place_D, widened_X = widen(distinct(columns, count + 1)[0], row_N, count)
+            count, s = len(place_D), len(columns)
+            reads_Ds = torch.stack([column_N.index_select(0, place_D) * s + o for o, column_N in enumerate(columns)], 1)
+            stack.append(StackIndex(reads_Ds, widened_X))
+        return WindowIndex(self.words_U, bank, pool, stack, row_N.long())
 
     def _word_at(self, offset: int) -> Tensor:
         """[M] the word so many places to the right."""
@@ -212,13 +219,24 @@ class _Builder:
             self.nearest[offset] = torch.minimum(torch.maximum(self.place_M + offset, self.first_M), self.end_M - 1)
         return self.nearest[offset]
 
-    def _stack_layer(self, row_N: Tensor, count: int) -> tuple[StackIndex, Tensor]:
-        """The layer above windows `row_N`, of which there are `count`; number `count` is what is beyond a sentence."""
+    def _around(self, row_N: Tensor, count: int) -> list[Tensor]:
+        """s times [N]: the rows that a stack layer reads, `count` for what is beyond a sentence."""
         batch, columns = self.batch, []
         for offset in half_offsets(self.shape.stack_width):
             room_N = batch.remaining_N >= offset if offset > 0 else batch.position_N >= -offset
             columns.append(row_N if offset == 0 else torch.where(room_N, row_N.roll(-offset), count))
-        above_N, place_D = distinct(columns, count + 1)
-        s = len(columns)
-        reads_Ds = torch.stack([column_N.index_select(0, place_D) * s + o for o, column_N in enumerate(columns)], 1)
-        return StackIndex(reads_Ds, row_N.index_select(0, place_D)), above_N
+        return columns
+
+
+def widen(number_N: Tensor, row_N: Tensor, n_rows: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows for windows, given their numbers and the `n_rows` rows of the windows that they widen (-1: none). The first to widen
+    a row gets it, all others get new ones. ([N] the row of each, [D] a place of each row, [X] what the new rows widen)."""
+    number_N, place_D = distinct([number_N], 1)
+    widened_D = row_N.index_select(0, place_D)
+    if n_rows == 0:
+        return number_N, place_D, widened_D
+    every_D, old_D = torch.arange(len(place_D), device=row_N.device), widened_D.long()
+    first_of_row = every_D.new_full((n_rows,), len(place_D)).scatter_reduce_(0, old_D, every_D, "amin")
+    is_new_D = first_of_row[old_D] != every_D
+    row_D = torch.where(is_new_D, n_rows - 1 + is_new_D.cumsum(0), old_D)
+    return row_D.int().index_select(0, number_N), place_D[torch.argsort(row_D)], widened_D[is_new_D]
