@@ -46,8 +46,12 @@ def advance(gates_n4H: np.ndarray, c_before_nH: np.ndarray, c_nH: np.ndarray, h_
     for n in range(len(c_nH)):
         i, f, g, o = gates_n4H[n, 0], gates_n4H[n, 1], gates_n4H[n, 2], gates_n4H[n, 3]
         c_before_H, h_H, c_H = c_before_nH[n], h_nH[n], c_nH[n]
+        for gate in (i, f, o):  # a loop each: one that changes four rows at once does not become vector instructions
+            for j in range(len(gate)):
+                gate[j] = sigmoid(gate[j])
+        for j in range(len(g)):
+            g[j] = tanh(g[j])
         for j in range(len(c_H)):
-            i[j], f[j], g[j], o[j] = sigmoid(i[j]), sigmoid(f[j]), tanh(g[j]), sigmoid(o[j])
             c = f[j] * c_before_H[j] + i[j] * g[j]
             c_H[j] = c
             h_H[j] = o[j] * tanh(c)
