@@ -123,23 +123,23 @@ class PooledConvolution(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
-        from trflm.kernels.pooling import unpool_points
+        from trflm.kernels.winograd import unpool_points
 
         f_RC, weight, out_RS = ctx.saved_tensors
         grad_RS = torch.ops.aten.threshold_backward(grads[0], out_RS, 0)
-        points, filter_6SC = winograd.points_of(grad_RS), winograd.filter_points(weight.flip(1).transpose(0, 2))
+        points, filter_8SC = winograd.points_of(grad_RS), winograd.filter_points(weight.flip(1).transpose(0, 2))
         keep_R, before_C = ctx.rows.inside_R.to(f_RC.dtype), f_RC.new_zeros(f_RC.shape[1])
         into_f_RC = torch.empty_like(f_RC)
         into_f_RC[0] = into_f_RC[-1] = 0
         for a, b in winograd.chunks(len(f_RC)):
-            tensors = (torch.bmm(points(a, b), filter_6SC), f_RC, keep_R, before_C, into_f_RC)
+            tensors = (torch.bmm(points(a, b), filter_8SC), f_RC, keep_R, before_C, into_f_RC)
             unpool_points(a, *(tensor.numpy() for tensor in tensors))
         return into_f_RC, winograd.filter_gradient(pooled_points_of(f_RC, ctx.rows), grad_RS), None
 
 
 def pooled_points_of(f_RC: Tensor, rows: Rows) -> winograd.Points:
     """Those of the pooled rows."""
-    from trflm.kernels.pooling import pooled_points
+    from trflm.kernels.winograd import pooled_points
 
     return winograd.compiled_points(pooled_points, f_RC, rows.inside_R.to(f_RC.dtype))
 

@@ -1,14 +1,15 @@
-"""Convolutions of width 3 by Winograd's minimal filtering F(4, 3): half the multiply-adds of the direct sum.
+"""Convolutions of width 3 by Winograd's minimal filtering F(6, 3): 4/9 of the multiply-adds of the direct sum.
 
-4 outputs at a time are taken from 6 inputs. With d [6, C] the inputs, g [3, C, S] the filter and the matrices below, the
-outputs are A^T ((G g) . (B^T d)), where . is one product of a row and a [C, S] matrix at each of 6 points: 6 products for 4
-outputs, where the direct sum needs 12. It is exact algebra; in float32 it differs from the direct sum by 1e-6 of its size.
+6 outputs at a time are taken from 8 inputs. With d [8, C] the inputs, g [3, C, S] the filter and the matrices below, the
+outputs are A^T ((G g) . (B^T d)), where . is one product of a row and a [C, S] matrix at each of 8 points, which are 0, +-1,
++-2, +-1/2 and infinity: 8 products for 6 outputs, where the direct sum needs 18. It is exact algebra; in float32 the outputs are
+off by 2e-6 of their size (root mean square), where those of the direct sum are by 3e-7.
 
 One trace of that rounding can matter to Adam. Where the gradient of a filter is exactly zero at one offset only (what it would
 see there is always zero), the sum over points leaves 1e-9 instead, and Adam may turn that into a step. This was seen in nets
 of six channels on three-word sentences; narrow layers gain nothing here anyway, so they are summed directly.
 
-Shapes: R rows, a multiple of 4 and 2 more; C channels in, S channels out, T groups of 4 rows.
+Shapes: R rows, a multiple of 6 and 2 more; C channels in, S channels out, T groups of 6 rows.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,16 +19,18 @@ from torch import Tensor
 
 from trflm import kernels
 
-Points = Callable[[int, int], Tensor]  # (a, b) -> [6, b - a, C]: B^T d of the groups a..b
-WIDTH, OUTPUTS, INPUTS = 3, 4, 6
+Points = Callable[[int, int], Tensor]  # (a, b) -> [8, b - a, C]: B^T d of the groups a..b
+WIDTH, OUTPUTS, INPUTS = 3, 6, 8
 NARROWEST = 32  # channels; narrower layers are summed directly
-CHUNK = 256  # groups at once: what is computed from them stays in the cache
+CHUNK = 170  # groups at once: what is computed from them stays in the cache
 # fmt: off
-B_T = ((4, 0, -5, 0, 1, 0), (0, -4, -4, 1, 1, 0), (0, 4, -4, -1, 1, 0),
-       (0, -2, -1, 2, 1, 0), (0, 2, -1, -2, 1, 0), (0, 4, 0, -5, 0, 1))
-G = ((1 / 4, 0, 0), (-1 / 6, -1 / 6, -1 / 6), (-1 / 6, 1 / 6, -1 / 6),
-     (1 / 24, 1 / 12, 1 / 6), (1 / 24, -1 / 12, 1 / 6), (0, 0, 1))
-A_T = ((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1))
+B_T = ((1, 0, -21 / 4, 0, 21 / 4, 0, -1, 0), (0, 1, 1, -17 / 4, -17 / 4, 1, 1, 0), (0, -1, 1, 17 / 4, -17 / 4, -1, 1, 0),
+       (0, 1 / 2, 1 / 4, -5 / 2, -5 / 4, 2, 1, 0), (0, -1 / 2, 1 / 4, 5 / 2, -5 / 4, -2, 1, 0),
+       (0, 2, 4, -5 / 2, -5, 1 / 2, 1, 0), (0, -2, 4, 5 / 2, -5, -1 / 2, 1, 0), (0, -1, 0, 21 / 4, 0, -21 / 4, 0, 1))
+G = ((1, 0, 0), (-2 / 9, -2 / 9, -2 / 9), (-2 / 9, 2 / 9, -2 / 9), (1 / 90, 1 / 45, 2 / 45), (1 / 90, -1 / 45, 2 / 45),
+     (32 / 45, 16 / 45, 8 / 45), (32 / 45, -16 / 45, 8 / 45), (0, 0, 1))
+A_T = ((1, 1, 1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 1 / 2, -1 / 2, 0), (0, 1, 1, 4, 4, 1 / 4, 1 / 4, 0),
+       (0, 1, -1, 8, -8, 1 / 8, -1 / 8, 0), (0, 1, 1, 16, 16, 1 / 16, 1 / 16, 0), (0, 1, -1, 32, -32, 1 / 32, -1 / 32, 1))
 # fmt: on
 
 
@@ -49,8 +52,8 @@ def points_of(h_RC: Tensor) -> Points:
 
         return compiled_points(input_points, h_RC)
     b_t, C = h_RC.new_tensor(B_T), h_RC.shape[1]
-    inputs_T6C = h_RC.as_strided(((len(h_RC) - 2) // OUTPUTS, INPUTS, C), (OUTPUTS * C, C, 1))  # groups share their edges
-    return lambda a, b: (b_t @ inputs_T6C[a:b]).transpose(0, 1)
+    inputs_T8C = h_RC.as_strided(((len(h_RC) - 2) // OUTPUTS, INPUTS, C), (OUTPUTS * C, C, 1))  # groups share their edges
+    return lambda a, b: (b_t @ inputs_T8C[a:b]).transpose(0, 1)
 
 
 def gradient_points_of(grad_RS: Tensor) -> Points:
@@ -60,8 +63,8 @@ def gradient_points_of(grad_RS: Tensor) -> Points:
         from trflm.kernels.winograd import gradient_points
 
         return compiled_points(gradient_points, grad_RS)
-    a_matrix, grad_T4S = grad_RS.new_tensor(A_T).t(), grad_RS[1:-1].view(-1, OUTPUTS, grad_RS.shape[1])
-    return lambda a, b: (a_matrix @ grad_T4S[a:b]).transpose(0, 1)
+    a_matrix, grad_T6S = grad_RS.new_tensor(A_T).t(), grad_RS[1:-1].view(-1, OUTPUTS, grad_RS.shape[1])
+    return lambda a, b: (a_matrix @ grad_T6S[a:b]).transpose(0, 1)
 
 
 def compiled_points(kernel: Callable[..., None], rows_RC: Tensor, *others: Tensor) -> Points:
@@ -69,50 +72,50 @@ def compiled_points(kernel: Callable[..., None], rows_RC: Tensor, *others: Tenso
     arrays = [tensor.detach().numpy() for tensor in (rows_RC, *others)]
 
     def points(a: int, b: int) -> Tensor:
-        points_6tC = rows_RC.new_empty(INPUTS, b - a, rows_RC.shape[1])
-        kernel(a, *arrays, points_6tC.numpy())
-        return points_6tC
+        points_8tC = rows_RC.new_empty(INPUTS, b - a, rows_RC.shape[1])
+        kernel(a, *arrays, points_8tC.numpy())
+        return points_8tC
 
     return points
 
 
-def write_rows(a: int, points_6tS: Tensor, out_RS: Tensor) -> None:
+def write_rows(a: int, points_8tS: Tensor, out_RS: Tensor) -> None:
     """A^T p of the groups from a on, into their rows."""
     if kernels.usable(out_RS):
         from trflm.kernels.winograd import output_rows
 
-        output_rows(a, points_6tS.numpy(), out_RS.numpy())
+        output_rows(a, points_8tS.numpy(), out_RS.numpy())
         return
-    n, S = points_6tS.shape[1:]
-    out_t4S = out_RS[1 + OUTPUTS * a : 1 + OUTPUTS * (a + n)].view(n, OUTPUTS, S)
-    torch.matmul(out_RS.new_tensor(A_T), points_6tS.transpose(0, 1), out=out_t4S)
+    n, S = points_8tS.shape[1:]
+    out_t6S = out_RS[1 + OUTPUTS * a : 1 + OUTPUTS * (a + n)].view(n, OUTPUTS, S)
+    torch.matmul(out_RS.new_tensor(A_T), points_8tS.transpose(0, 1), out=out_t6S)
 
 
 def filter_points(weight: Tensor) -> Tensor:
-    """[6, C, S] G g."""
+    """[8, C, S] G g."""
     C, _, S = weight.shape
     return (weight.new_tensor(G) @ weight.transpose(0, 1).reshape(WIDTH, C * S)).view(INPUTS, C, S)
 
 
 def convolve(points: Points, weight: Tensor, n_rows: int) -> Tensor:
     """[R, S] sum_o h_{i+o} W_o for o = -1, 0, 1; 0 in the first and the last row."""
-    filter_6CS = filter_points(weight)
+    filter_8CS = filter_points(weight)
     out_RS = weight.new_empty(n_rows, weight.shape[2])
     out_RS[0] = out_RS[-1] = 0
     for a, b in chunks(n_rows):
-        write_rows(a, torch.bmm(points(a, b), filter_6CS), out_RS)
+        write_rows(a, torch.bmm(points(a, b), filter_8CS), out_RS)
     return out_RS
 
 
 def filter_gradient(points: Points, grad_RS: Tensor) -> Tensor:
     """[C, 3, S] the gradient of the filter: G^T sum_T (B^T d) (A g)^T."""
-    of_gradient, total_6CS = gradient_points_of(grad_RS), None
+    of_gradient, total_8CS = gradient_points_of(grad_RS), None
     for a, b in chunks(len(grad_RS)):
         factors = points(a, b).transpose(1, 2), of_gradient(a, b)
-        total_6CS = torch.bmm(*factors) if total_6CS is None else total_6CS.baddbmm_(*factors)
-    assert total_6CS is not None  # there is at least one group
-    _, C, S = total_6CS.shape
-    return (grad_RS.new_tensor(G).t() @ total_6CS.view(INPUTS, C * S)).view(WIDTH, C, S).transpose(0, 1)
+        total_8CS = torch.bmm(*factors) if total_8CS is None else total_8CS.baddbmm_(*factors)
+    assert total_8CS is not None  # there is at least one group
+    _, C, S = total_8CS.shape
+    return (grad_RS.new_tensor(G).t() @ total_8CS.view(INPUTS, C * S)).view(WIDTH, C, S).transpose(0, 1)
 
 
 def chunks(n_rows: int) -> Iterator[tuple[int, int]]:
