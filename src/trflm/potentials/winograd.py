@@ -2,8 +2,8 @@
 
 6 outputs at a time are taken from 8 inputs. With d [8, C] the inputs, g [3, C, S] the filter and the matrices below, the
 outputs are A^T ((G g) . (B^T d)), where . is one product of a row and a [C, S] matrix at each of 8 points, which are 0, +-1,
-+-2, +-1/2 and infinity: 8 products for 6 outputs, where the direct sum needs 18. It is exact algebra; in float32 the outputs are
-off by 2e-6 of their size (root mean square), where those of the direct sum are by 3e-7.
++-2, +-1/2 and infinity: 8 products for 6 outputs, where the direct sum needs 18. It is exact algebra; in float32 the outputs
+are off by 2e-6 of their size (root mean square), where those of the direct sum are by 3e-7.
 
 One trace of that rounding can matter to Adam. Where the gradient of a filter is exactly zero at one offset only (what it would
 see there is always zero), the sum over points leaves 1e-9 instead, and Adam may turn that into a step. This was seen in nets
