@@ -98,15 +98,23 @@ def number_ngrams(
 
 @compiled
 def widen(
-    number_N: np.ndarray, n_numbers: int, row_N: np.ndarray, n_rows: int, widened_X: np.ndarray, place_D: np.ndarray
+    number_M: np.ndarray,
+    n_numbers: int,
+    place_N: np.ndarray,
+    shift: int,
+    row_N: np.ndarray,
+    n_rows: int,
+    widened_X: np.ndarray,
+    place_D: np.ndarray,
 ) -> int:
-    """Rows for windows, given their numbers and the `n_rows` rows of the windows that they widen (-1: none). The first to widen
-    a row gets it, all others get new ones. Written are the row at every place, in `row_N`, what each new row widens, and a
-    place of each row. Returns how many rows there are."""
+    """Rows for the windows `shift` to the right of each place, given their numbers and the `n_rows` rows of the windows that they
+    widen (-1: none). The first to widen a row gets it, all others get new ones. Written are the row of each, in `row_N`, what
+    each new row widens, and a place of each row. Returns how many rows there are."""
     row_of, is_taken = np.full(n_numbers, -1, np.int32), np.zeros(n_rows, np.bool_)
     count = n_rows
-    for n in range(len(number_N)):
-        row = row_of[number_N[n]]
+    for n in range(len(place_N)):
+        number = number_M[place_N[n] + shift]
+        row = row_of[number]
         if row < 0:
             row = row_N[n]
             if row < 0 or is_taken[row]:
@@ -114,7 +122,7 @@ def widen(
                 count += 1
             else:
                 is_taken[row] = True
-            row_of[number_N[n]], place_D[row] = row, n
+            row_of[number], place_D[row] = row, place_N[n]
         row_N[n] = row
     return count
 

@@ -132,19 +132,18 @@ def compiled_index(batch: Batch, shape: Shape) -> WindowIndex:
         words_Dk = np.empty((count_L[k - 1], k), np.int32)
         loops.around(word_M, places[k - 1], half_offsets(k).start, beyond, first_M, end_M, words_Dk)
         bank.append(torch.from_numpy(words_Dk))
-        shift, before = pooled_shift(k, p), count
-        number_N = number_LM[k + p - 2, place_N + shift]
-        count = loops.widen(number_N, int(count_L[k + p - 2]), row_N, count, widened_N, place_D)
+        number_M, n_numbers, before = number_LM[k + p - 2], int(count_L[k + p - 2]), count
+        count = loops.widen(number_M, n_numbers, place_N, pooled_shift(k, p), row_N, count, widened_N, place_D)
         reads_pD = np.empty((p, count), np.int32)
-        loops.near(number_LM[k - 1], place_N[place_D[:count]], half_offsets(p).start, first_M, end_M, reads_pD)
+        loops.near(number_LM[k - 1], place_D[:count], half_offsets(p).start, first_M, end_M, reads_pD)
         pool.append(PoolIndex(list(torch.from_numpy(reads_pD)), torch.from_numpy(widened_N[: count - before].copy())))
 
     # 3. The stack.
-    reach, stack = half_offsets(s), []
+    reach, stack, every_N = half_offsets(s), [], np.arange(N, dtype=np.int32)
     for _ in range(n_layers):
         above_N, below_N, before = np.empty(N, np.int32), row_N.copy(), count
         n_above = loops.number_stack(row_N, count, first_N, end_N, reach.start, s, above_N, place_D)
-        count = loops.widen(above_N, n_above, row_N, count, widened_N, place_D)
+        count = loops.widen(above_N, n_above, every_N, 0, row_N, count, widened_N, place_D)
         reads_Ds = np.empty((count, s), np.int32)
         loops.around(below_N, place_D[:count], reach.start, before, first_N, end_N, reads_Ds)
         reads_Ds = torch.from_numpy(reads_Ds) * s + torch.arange(s, dtype=torch.int32)
