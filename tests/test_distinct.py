@@ -39,5 +39,5 @@ def test_keys_that_fall_into_one_slot_are_told_apart():
 
 def test_the_table_grows_when_there_are_more_keys_than_expected():
     keys, number_M, place_M = torch.randint(3000, (5000,), generator=rng()), *torch.zeros(2, 5000, dtype=torch.int32)
-    count = number_keys(keys.numpy(), 1, number_M.numpy(), place_M.numpy())
+    count = number_keys(keys.numpy(), torch.arange(5000).numpy(), 1, number_M.numpy(), place_M.numpy())
     check([keys], number_M, place_M[:count])

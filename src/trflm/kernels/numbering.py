@@ -21,13 +21,13 @@ def number_tuples(columns: tuple[np.ndarray, ...], base: int, number_M: np.ndarr
     for column_M in columns:
         for m in range(len(key_M)):
             key_M[m] = key_M[m] * base + column_M[m]
-    return number_keys(key_M, len(key_M), number_M, place_M)
+    return number_keys(key_M, np.arange(len(key_M)), len(key_M), number_M, place_M)
 
 
 @compiled
-def number_keys(key_M: np.ndarray, expected: int, number_M: np.ndarray, place_M: np.ndarray) -> int:
+def number_keys(key_M: np.ndarray, like_M: np.ndarray, expected: int, number_M: np.ndarray, place_M: np.ndarray) -> int:
     """Distinct keys are numbered in order of appearance: the number of each goes into `number_M`, a place of each number into
-    `place_M`. Returns how many there are.
+    `place_M`. Returns how many there are. `like_M` is an earlier place that may well have the same key, or the place itself.
 
     A hash table with open addressing, with room for the `expected` number of keys, so that it stays in the cache if they are
     few; if there are more, it grows.
@@ -39,6 +39,9 @@ def number_keys(key_M: np.ndarray, expected: int, number_M: np.ndarray, place_M:
     count = 0
     for m in range(len(key_M)):
         key = key_M[m]
+        if like_M[m] < m and key_M[like_M[m]] == key:
+            number_M[m] = number_M[like_M[m]]
+            continue
         slot = np.int64((np.uint64(key) * np.uint64(MULTIPLIER)) >> np.uint64(shift))
         while slots[slot] >= 0 and key_of[slots[slot]] != key:
             slot = (slot + 1) & (size - 1)
@@ -60,16 +63,19 @@ def number_keys(key_M: np.ndarray, expected: int, number_M: np.ndarray, place_M:
 
 
 @compiled
-def lay_out(length_B: np.ndarray, word_N: np.ndarray, beyond: int, at_3M: np.ndarray, at_3N: np.ndarray) -> None:
-    """Two ways to lay out sentences, written into the last two: (word, first, end) with one place more after each sentence,
-    whose word is `beyond`; and (place among those, first, end) of the words alone."""
-    m = n = 0
+def lay_out(length_B: np.ndarray, word_N: np.ndarray, beyond: int, at_4M: np.ndarray, at_4N: np.ndarray) -> None:
+    """Two ways to lay out sentences, written into the last two: (word, first, end, like) with one place more after each
+    sentence, whose word is `beyond`; and (place among those, first, end, like) of the words alone. Like a place is the same one
+    of the sentence before, if that is long enough, or else the place itself: hypotheses of an utterance begin alike."""
+    m = n = before = 0
     for length in length_B:
+        for i in range(length + 1):
+            at_4M[0, m + i], at_4M[1, m + i], at_4M[2, m + i] = word_N[n + i] if i < length else beyond, m, m + length
+            at_4M[3, m + i] = m + i - (before + 1 if i <= before and n > 0 else 0)
         for i in range(length):
-            at_3M[0, m + i], at_3M[1, m + i], at_3M[2, m + i] = word_N[n + i], m, m + length
-            at_3N[0, n + i], at_3N[1, n + i], at_3N[2, n + i] = m + i, n, n + length
-        at_3M[0, m + length], at_3M[1, m + length], at_3M[2, m + length] = beyond, m, m + length
-        m, n = m + length + 1, n + length
+            at_4N[0, n + i], at_4N[1, n + i], at_4N[2, n + i] = m + i, n, n + length
+            at_4N[3, n + i] = n + i - (before if i < before else 0)
+        m, n, before = m + length + 1, n + length, length
 
 
 @compiled
@@ -77,6 +83,7 @@ def number_ngrams(
     word_M: np.ndarray,
     first_M: np.ndarray,
     end_M: np.ndarray,
+    like_M: np.ndarray,
     beyond: int,
     added_L: np.ndarray,
     number_LM: np.ndarray,
@@ -93,7 +100,7 @@ def number_ngrams(
             if level > 0:
                 key_M[m] += np.int64(number_LM[level - 1, m]) * (beyond + 1)
         expected = 2 * count_L[level - 1] if level > 0 else beyond
-        count_L[level] = number_keys(key_M, expected, number_LM[level], place_LM[level])
+        count_L[level] = number_keys(key_M, like_M, expected, number_LM[level], place_LM[level])
 
 
 @compiled
@@ -107,9 +114,9 @@ def widen(
     widened_X: np.ndarray,
     place_D: np.ndarray,
 ) -> int:
-    """Rows for the windows `shift` to the right of each place, given their numbers and the `n_rows` rows of the windows that they
-    widen (-1: none). The first to widen a row gets it, all others get new ones. Written are the row of each, in `row_N`, what
-    each new row widens, and a place of each row. Returns how many rows there are."""
+    """Rows for the windows `shift` to the right of each place, given their numbers and the `n_rows` rows of the windows that
+    they widen (-1: none). The first to widen a row gets it, all others get new ones. Written are the row of each, in `row_N`,
+    what each new row widens, and a place of each row. Returns how many rows there are."""
     row_of, is_taken = np.full(n_numbers, -1, np.int32), np.zeros(n_rows, np.bool_)
     count = n_rows
     for n in range(len(place_N)):
@@ -133,6 +140,7 @@ def number_stack(
     count: int,
     first_M: np.ndarray,
     end_M: np.ndarray,
+    like_M: np.ndarray,
     low: int,
     s: int,
     number_M: np.ndarray,
@@ -143,13 +151,13 @@ def number_stack(
     key_M, n_keys = np.zeros(len(row_M), np.int64), 1  # keys are below n_keys
     for j in range(s):
         if n_keys > (1 << 62) // (count + 1):
-            n_keys = number_keys(key_M, 2 * count, number_M, place_M)
+            n_keys = number_keys(key_M, like_M, 2 * count, number_M, place_M)
             key_M[:] = number_M
         for m in range(len(row_M)):
             at = m + low + j
             key_M[m] = key_M[m] * (count + 1) + (row_M[at] if first_M[m] <= at < end_M[m] else count)
         n_keys *= count + 1
-    return number_keys(key_M, 2 * count, number_M, place_M)
+    return number_keys(key_M, like_M, 2 * count, number_M, place_M)
 
 
 @compiled

@@ -116,14 +116,14 @@ def compiled_index(batch: Batch, shape: Shape) -> WindowIndex:
     N, M, L = batch.n_words, batch.n_words + len(batch), K + p - 1
     word_N, place_U = distinct([batch.ids_N.int()], 1)
     beyond = len(place_U)
-    at_3M, at_3N = np.empty((3, M), np.int32), np.empty((3, N), np.int32)
-    loops.lay_out(batch.lengths_B.numpy(), word_N.numpy(), beyond, at_3M, at_3N)
-    (word_M, first_M, end_M), (place_N, first_N, end_N) = at_3M, at_3N
+    at_4M, at_4N = np.empty((4, M), np.int32), np.empty((4, N), np.int32)
+    loops.lay_out(batch.lengths_B.numpy(), word_N.numpy(), beyond, at_4M, at_4N)
+    (word_M, first_M, end_M, like_M), (place_N, first_N, end_N, like_N) = at_4M, at_4N
 
     # 1. The n-grams around every place.
     added_L = np.array([0, *(added_offset(n) for n in range(2, L + 1))])
     number_LM, place_LM, count_L = np.empty((L, M), np.int32), np.empty((L, M), np.int32), np.empty(L, np.int64)
-    loops.number_ngrams(word_M, first_M, end_M, beyond, added_L, number_LM, place_LM, count_L)
+    loops.number_ngrams(word_M, first_M, end_M, like_M, beyond, added_L, number_LM, place_LM, count_L)
     places = [place_M[:count] for place_M, count in zip(place_LM, count_L, strict=True)]
 
     # 2. What the bank and the pooling read.
@@ -142,7 +142,7 @@ def compiled_index(batch: Batch, shape: Shape) -> WindowIndex:
     reach, stack, every_N = half_offsets(s), [], np.arange(N, dtype=np.int32)
     for _ in range(n_layers):
         above_N, below_N, before = np.empty(N, np.int32), row_N.copy(), count
-        n_above = loops.number_stack(row_N, count, first_N, end_N, reach.start, s, above_N, place_D)
+        n_above = loops.number_stack(row_N, count, first_N, end_N, like_N, reach.start, s, above_N, place_D)
         count = loops.widen(above_N, n_above, every_N, 0, row_N, count, widened_N, place_D)
         reads_Ds = np.empty((count, s), np.int32)
         loops.around(below_N, place_D[:count], reach.start, before, first_N, end_N, reads_Ds)
