@@ -129,7 +129,7 @@ class CNN(CNNLayers):
         """phi_B without gradient, each distinct window computed once."""
         from trflm.potentials import cnn_windows  # it imports this file
 
-        return batch.sum_words(cnn_windows.contributions(self, batch))
+        return cnn_windows.score(self, batch)
 
     def contributions(self, batch: Batch, rng: torch.Generator | None = None) -> Tensor:
         """[N] what each position adds to phi; c is shared equally by the words of the sentence."""

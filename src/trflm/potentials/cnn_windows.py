@@ -22,11 +22,11 @@ from trflm.potentials.windows import Shape, WindowIndex
 from trflm.text import Batch
 
 
-def contributions(cnn: CNN, batch: Batch) -> Tensor:
-    """[N] what each position adds to phi, without gradient; equal to `CNN.contributions`."""
+def score(cnn: CNN, batch: Batch) -> Tensor:
+    """phi_B without gradient."""
     with torch.no_grad():
         h_DS, row_N = features(cnn, batch)
-        return (h_DS @ cnn.readout)[row_N] + (cnn.constant / batch.lengths_B)[batch.sentence_N]
+        return batch.sum_words((h_DS @ cnn.readout).index_select(0, row_N)) + cnn.constant
 
 
 def features(cnn: CNNLayers, batch: Batch) -> tuple[Tensor, Tensor]:
