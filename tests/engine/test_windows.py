@@ -92,8 +92,8 @@ def test_stack_windows_beyond_64_bits_are_numbered_in_parts():
     four rows, so that most triples occur several times."""
     row_N = torch.tensor([0, 4, 8, 7], dtype=torch.int32)[torch.randint(4, (60,), generator=rng())]
     first_N, end_N, number_N, place_N = (torch.full((60,), value, dtype=torch.int32) for value in (0, 60, 0, 0))
-    around_N = (tensor.numpy() for tensor in (first_N, end_N, torch.arange(60)))
-    n = number_stack(row_N.numpy(), 2**31 - 1, *around_N, -1, 3, number_N.numpy(), place_N.numpy())
+    first, end, like, number, place = (x.numpy() for x in (first_N, end_N, torch.arange(60), number_N, place_N))
+    n = number_stack(row_N.numpy(), 2**31 - 1, first, end, like, -1, 3, number, place)
     padded = [-1, *row_N.tolist(), -1]
     triples = list(zip(padded, padded[1:], padded[2:], strict=False))
     assert n == len(set(triples))
