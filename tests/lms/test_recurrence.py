@@ -30,7 +30,7 @@ def test_equals_torchs_lstm_forward_and_backward():
 
 def states_and_gradients(dtype: torch.dtype) -> list[torch.Tensor]:
     """h, c and the gradients of gates and weights, for gates from the middle of tanh to where it is flat."""
-    gates_N4H = torch.linspace(-12, 12, 10 * 4 * 37).view(10, 4 * 37)[:, torch.randperm(4 * 37, generator=rng(2))]
+    gates_N4H = torch.linspace(-80, 80, 10 * 4 * 37).view(10, 4 * 37)[:, torch.randperm(4 * 37, generator=rng(2))]
     weight_4HH = torch.randn(4 * 37, 37, generator=rng(3)) / 6
     given = [x.to(dtype).requires_grad_() for x in (gates_N4H, weight_4HH)]
     h_NH, c_NH = Recurrence.apply(*given, [4, 3, 2, 1])

@@ -66,16 +66,16 @@ def number_keys(key_M: np.ndarray, like_M: np.ndarray, expected: int, number_M: 
 def lay_out(length_B: np.ndarray, word_N: np.ndarray, beyond: int, at_4M: np.ndarray, at_4N: np.ndarray) -> None:
     """Two ways to lay out sentences, written into the last two: (word, first, end, like) with one place more after each
     sentence, whose word is `beyond`; and (place among those, first, end, like) of the words alone. Like a place is the same one
-    of the sentence before, if that is long enough, or else the place itself: hypotheses of an utterance begin alike."""
-    m = n = before = 0
+    of the sentence before: hypotheses of an utterance begin alike."""
+    m = n = back_m = back_n = 0
     for length in length_B:
         for i in range(length + 1):
-            at_4M[0, m + i], at_4M[1, m + i], at_4M[2, m + i] = word_N[n + i] if i < length else beyond, m, m + length
-            at_4M[3, m + i] = m + i - (before + 1 if i <= before and n > 0 else 0)
+            word = word_N[n + i] if i < length else beyond
+            at_4M[0, m + i], at_4M[1, m + i], at_4M[2, m + i], at_4M[3, m + i] = word, m, m + length, m + i - back_m
         for i in range(length):
-            at_4N[0, n + i], at_4N[1, n + i], at_4N[2, n + i] = m + i, n, n + length
-            at_4N[3, n + i] = n + i - (before if i < before else 0)
-        m, n, before = m + length + 1, n + length, length
+            at_4N[0, n + i], at_4N[1, n + i], at_4N[2, n + i], at_4N[3, n + i] = m + i, n, n + length, n + i - back_n
+        back_m, back_n = length + 1, length
+        m, n = m + back_m, n + back_n
 
 
 @compiled
