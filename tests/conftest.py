@@ -18,3 +18,10 @@ def compiled(request, monkeypatch):
     if not request.param:
         monkeypatch.setattr(kernels, "usable", lambda tensor: False)
     return request.param
+
+
+@pytest.fixture
+def torch_threads():
+    """A function that sets torch's number of threads for this test."""
+    yield torch.set_num_threads
+    torch.set_num_threads(1)

@@ -1,11 +1,16 @@
 """Independent calls side by side, each on a thread of its own.
 
 Scoring a list is a hundred small operations. Within each of them torch's threads wait for one another; side by side, none does.
+Long calls get threads made for them (`in_threads`). For calls of a millisecond that takes too long, and the new threads would
+share the cores with torch's, which go on spinning for 10 ms after an operation: those are made by torch's own (`in_team`).
 """
 
+import ctypes
+import functools
+import os
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -27,3 +32,45 @@ def in_threads(calls: Sequence[Callable[[], T]]) -> Generator[T, None, None]:
             yield from workers.map(lambda call: call(), calls)  # which drops the rest when it is closed
     finally:
         torch.set_num_threads(n_threads)  # the workers' own setting is also what a new thread would take over
+
+
+def in_team(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+    """The results of the calls, in order, made by torch's own OpenMP threads; within a call torch then uses one.
+
+    A thread that is done takes the next call, so the longest should come first. What torch keeps for each thread, as `no_grad`,
+    does not reach into the calls. Where torch's threads are not those of GNU OpenMP, or it may use one only, the calls are
+    simply made.
+    """
+    n_threads, parallel = torch.get_num_threads(), gomp_parallel()
+    if min(n_threads, len(calls)) < 2 or parallel is None:
+        return [call() for call in calls]
+    results: dict[int, Any] = {}
+    errors: list[BaseException] = []
+    todo = enumerate(calls)
+
+    def work(_: None) -> None:
+        try:
+            for number, call in todo:
+                results[number] = call()
+        except BaseException as error:  # ctypes would print and forget it
+            errors.append(error)
+            list(todo)  # the others need not begin
+
+    parallel(OUTLINED(work), None, n_threads, 0)  # all of the team: those left out of a smaller one would end, and be made anew
+    if errors:
+        raise errors[0]
+    return [results[number] for number in range(len(calls))]
+
+
+OUTLINED = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # the body of a parallel region, as gcc compiles it
+
+
+@functools.cache
+def gomp_parallel() -> Callable[..., None] | None:
+    """libgomp's entry into a parallel region, if that library has been loaded (by torch)."""
+    try:
+        entry = ctypes.CDLL("libgomp.so.1", mode=os.RTLD_NOLOAD | os.RTLD_NOW).GOMP_parallel
+    except (OSError, AttributeError):  # another OpenMP, or another system
+        return None
+    entry.argtypes, entry.restype = [OUTLINED, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint], None
+    return entry

@@ -83,7 +83,7 @@ def test_compiled_loops_build_the_same_index(shape):
 
 
 def tensors(index: WindowIndex) -> list[torch.Tensor]:
-    pool = [tensor for layer in index.pool for tensor in (*layer.reads, layer.widened_X)]
+    pool = [tensor for layer in index.pool for tensor in (layer.reads_pD, layer.widened_X)]
     return [*index.bank, *pool, *(x for layer in index.stack for x in (layer.reads_Ds, layer.widened_X))]
 
 

@@ -63,6 +63,49 @@ def number_keys(key_M: np.ndarray, like_M: np.ndarray, expected: int, number_M: 
 
 
 @compiled
+def index_windows(
+    word_N: np.ndarray, beyond: int, length_B: np.ndarray, shape: tuple[int, int, int, int], low: np.ndarray
+) -> tuple[list, list, list, np.ndarray]:
+    """The layers of `potentials.windows.WindowIndex`, given the number of each word, all below `beyond`: (the words of the bank
+    windows of each width; what the pooled windows of each width read and widen; the same of each stack layer; the row of the
+    last one at each word). `low[n]` is the first offset of a half convolution of width n."""
+    K, p, s, n_layers = shape
+    N, M, L = len(word_N), len(word_N) + len(length_B), K + p - 1
+    at_4M, at_4N = np.empty((4, M), np.int32), np.empty((4, N), np.int32)
+    lay_out(length_B, word_N, beyond, at_4M, at_4N)
+    word_M, first_M, end_M, like_M = at_4M
+    place_N, first_N, end_N, like_N = at_4N
+
+    # 1. The n-grams around every place.
+    number_LM, place_LM, count_L = np.empty((L, M), np.int32), np.empty((L, M), np.int32), np.empty(L, np.int64)
+    number_ngrams(word_M, first_M, end_M, like_M, beyond, low, number_LM, place_LM, count_L)
+
+    # 2. What the bank and the pooling read.
+    row_N, count, widened_X, place_D = np.full(N, -1, np.int32), 0, np.empty(N, np.int32), np.empty(N, np.int32)
+    bank, pool, stack = [], [], []
+    for k in range(1, K + 1):
+        bank.append(around(word_M, place_LM[k - 1, : count_L[k - 1]], low[k], k, beyond, first_M, end_M))
+        n, before = k + p - 1, count
+        shift = low[k] + low[p] - low[n]  # a pooled window is the n-gram around its place or the next one
+        count = widen(number_LM[n - 1], count_L[n - 1], place_N, shift, row_N, count, widened_X, place_D)
+        reads_pD = near(number_LM[k - 1], place_D[:count], low[p], p, first_M, end_M)
+        pool.append((reads_pD, widened_X[: count - before].copy()))
+
+    # 3. The stack.
+    every_N, above_N = np.arange(N), np.empty(N, np.int32)
+    for _ in range(n_layers):
+        below_N, before = row_N.copy(), count
+        n_above = number_stack(row_N, count, first_N, end_N, like_N, low[s], s, above_N, place_D)
+        count = widen(above_N, n_above, every_N, 0, row_N, count, widened_X, place_D)
+        reads_Ds = around(below_N, place_D[:count], low[s], s, before, first_N, end_N)
+        reads_Ds *= s
+        for o in range(s):
+            reads_Ds[:, o] += o
+        stack.append((reads_Ds, widened_X[: count - before].copy()))
+    return bank, pool, stack, row_N.astype(np.int64)
+
+
+@compiled
 def lay_out(length_B: np.ndarray, word_N: np.ndarray, beyond: int, at_4M: np.ndarray, at_4N: np.ndarray) -> None:
     """Two ways to lay out sentences, written into the last two: (word, first, end, like) with one place more after each
     sentence, whose word is `beyond`; and (place among those, first, end, like) of the words alone. Like a place is the same one
@@ -85,17 +128,19 @@ def number_ngrams(
     end_M: np.ndarray,
     like_M: np.ndarray,
     beyond: int,
-    added_L: np.ndarray,
+    low: np.ndarray,
     number_LM: np.ndarray,
     place_LM: np.ndarray,
     count_L: np.ndarray,
 ) -> None:
-    """Level by level: a window with one word more, the one `added_L` places to the right, is the pair of the two, and pairs are
-    numbered in order of appearance. Written are the number at every place, a place of each number, and how many there are."""
+    """Level by level: a window with one word more, at one end or the other, is the pair of the two, and pairs are numbered in
+    order of appearance. Written are the number at every place, a place of each number, and how many there are."""
     key_M = np.empty(len(word_M), np.int64)
-    for level in range(len(added_L)):
+    for level in range(len(count_L)):
+        n = level + 1
+        added = low[n] if low[n] < low[level] else low[n] + level
         for m in range(len(word_M)):
-            at = m + added_L[level]
+            at = m + added
             key_M[m] = word_M[at] if first_M[m] <= at < end_M[m] else beyond
             if level > 0:
                 key_M[m] += np.int64(number_LM[level - 1, m]) * (beyond + 1)
@@ -162,29 +207,25 @@ def number_stack(
 
 @compiled
 def around(
-    number_M: np.ndarray,
-    place_D: np.ndarray,
-    low: int,
-    beyond: int,
-    first_M: np.ndarray,
-    end_M: np.ndarray,
-    around_Dk: np.ndarray,
-) -> None:
-    """The numbers at each place and around it, from offset `low` on; `beyond` outside its sentence."""
+    number_M: np.ndarray, place_D: np.ndarray, low: int, n: int, beyond: int, first_M: np.ndarray, end_M: np.ndarray
+) -> np.ndarray:
+    """[D, n] the numbers at each place and around it, from offset `low` on; `beyond` outside its sentence."""
+    around_Dn = np.empty((len(place_D), n), np.int32)
     for d in range(len(place_D)):
         place = place_D[d]
-        for j in range(around_Dk.shape[1]):
+        for j in range(n):
             at = place + low + j
-            around_Dk[d, j] = number_M[at] if first_M[place] <= at < end_M[place] else beyond
+            around_Dn[d, j] = number_M[at] if first_M[place] <= at < end_M[place] else beyond
+    return around_Dn
 
 
 @compiled
-def near(
-    number_M: np.ndarray, place_D: np.ndarray, low: int, first_M: np.ndarray, end_M: np.ndarray, near_pD: np.ndarray
-) -> None:
-    """The numbers at each place and around it, from offset `low` on; outside its sentence that of the nearest word. A maximum
-    may read that instead of what is beyond: it reads it anyway."""
-    for j in range(len(near_pD)):
+def near(number_M: np.ndarray, place_D: np.ndarray, low: int, p: int, first_M: np.ndarray, end_M: np.ndarray) -> np.ndarray:
+    """[p, D] the numbers at each place and around it, from offset `low` on; outside its sentence that of the nearest word. A
+    maximum may read that instead of what is beyond: it reads it anyway."""
+    near_pD = np.empty((p, len(place_D)), np.int32)
+    for j in range(p):
         for d in range(len(place_D)):
             place = place_D[d]
             near_pD[j, d] = number_M[min(max(place + low + j, first_M[place]), end_M[place] - 1)]
+    return near_pD

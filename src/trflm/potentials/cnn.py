@@ -20,7 +20,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trflm.distinct import distinct
 from trflm.potentials.cnn_bank import SumRows, TableIndex
 from trflm.potentials.cnn_layers import Convolution, MaxPool, PooledConvolution, Rows, half_offsets
 from trflm.potentials.dropout import check_share, dropout
@@ -103,10 +102,9 @@ class CNNLayers(nn.Module):
 
     def _bank(self, batch: Batch, rows: Rows) -> Tensor:
         """[R, K*w] the bank before its ReLU, as sums of table rows; zero between sentences."""
-        word_N, place_U = (number.long() for number in distinct([batch.ids_N.int()], 1))
-        words_U = batch.ids_N[place_U]
+        words_U, word_N = batch.distinct_words
         table, slot_U = self.word_table.of(self, words_U)
-        index = TableIndex.build(batch, rows, word_N, slot_U, self.offsets, self.config.bank_width)
+        index = TableIndex.build(batch, rows, word_N.long(), slot_U, self.offsets, self.config.bank_width)
         y_U = torch.relu(F.linear(F.embedding(words_U, self.embedding), self.projection, self.projection_bias))
         return SumRows.apply(y_U, self.bank.flatten(1), table, index, rows.n_rows)
 

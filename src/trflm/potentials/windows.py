@@ -45,10 +45,10 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class PoolIndex:
-    """The pooled windows of one width: `reads` is p times [D], the bank windows of that width to take the maximum of. The last
-    X windows widen those in the rows `widened_X`, all others the one in their own row."""
+    """The pooled windows of one width: `reads_pD` are the bank windows of that width to take the maximum of. The last X windows
+    widen those in the rows `widened_X`, all others the one in their own row."""
 
-    reads: list[Tensor]
+    reads_pD: Tensor
     widened_X: Tensor
 
 
@@ -87,7 +87,7 @@ class WindowIndex:
         return {
             "words": [len(self.words_U)],
             "bank": [len(words_Dk) for words_Dk in self.bank],
-            "pool": [len(layer.reads[0]) for layer in self.pool],
+            "pool": [layer.reads_pD.shape[1] for layer in self.pool],
             "stack": [len(layer.reads_Ds) for layer in self.stack],
             "positions": [len(self.top_N)],
         }
@@ -110,45 +110,18 @@ def pooled_shift(k: int, p: int) -> int:
 
 def compiled_index(batch: Batch, shape: Shape) -> WindowIndex:
     """By compiled loops; step by step the same as `torch_index`."""
-    from trflm.kernels import numbering as loops
+    from trflm.kernels.numbering import index_windows
 
-    K, p, s, n_layers = shape
-    N, M, L = batch.n_words, batch.n_words + len(batch), K + p - 1
-    word_N, place_U = distinct([batch.ids_N.int()], 1)
-    beyond = len(place_U)
-    at_4M, at_4N = np.empty((4, M), np.int32), np.empty((4, N), np.int32)
-    loops.lay_out(batch.lengths_B.numpy(), word_N.numpy(), beyond, at_4M, at_4N)
-    (word_M, first_M, end_M, like_M), (place_N, first_N, end_N, like_N) = at_4M, at_4N
-
-    # 1. The n-grams around every place.
-    added_L = np.array([0, *(added_offset(n) for n in range(2, L + 1))])
-    number_LM, place_LM, count_L = np.empty((L, M), np.int32), np.empty((L, M), np.int32), np.empty(L, np.int64)
-    loops.number_ngrams(word_M, first_M, end_M, like_M, beyond, added_L, number_LM, place_LM, count_L)
-    places = [place_M[:count] for place_M, count in zip(place_LM, count_L, strict=True)]
-
-    # 2. What the bank and the pooling read.
-    bank, pool, row_N, count, widened_N, place_D = [], [], np.full_like(place_N, -1), 0, *np.empty((2, N), np.int32)
-    for k in range(1, K + 1):
-        words_Dk = np.empty((count_L[k - 1], k), np.int32)
-        loops.around(word_M, places[k - 1], half_offsets(k).start, beyond, first_M, end_M, words_Dk)
-        bank.append(torch.from_numpy(words_Dk))
-        number_M, n_numbers, before = number_LM[k + p - 2], int(count_L[k + p - 2]), count
-        count = loops.widen(number_M, n_numbers, place_N, pooled_shift(k, p), row_N, count, widened_N, place_D)
-        reads_pD = np.empty((p, count), np.int32)
-        loops.near(number_LM[k - 1], place_D[:count], half_offsets(p).start, first_M, end_M, reads_pD)
-        pool.append(PoolIndex(list(torch.from_numpy(reads_pD)), torch.from_numpy(widened_N[: count - before].copy())))
-
-    # 3. The stack.
-    reach, stack, every_N = half_offsets(s), [], np.arange(N, dtype=np.int32)
-    for _ in range(n_layers):
-        above_N, below_N, before = np.empty(N, np.int32), row_N.copy(), count
-        n_above = loops.number_stack(row_N, count, first_N, end_N, like_N, reach.start, s, above_N, place_D)
-        count = loops.widen(above_N, n_above, every_N, 0, row_N, count, widened_N, place_D)
-        reads_Ds = np.empty((count, s), np.int32)
-        loops.around(below_N, place_D[:count], reach.start, before, first_N, end_N, reads_Ds)
-        reads_Ds = torch.from_numpy(reads_Ds) * s + torch.arange(s, dtype=torch.int32)
-        stack.append(StackIndex(reads_Ds, torch.from_numpy(widened_N[: count - before].copy())))
-    return WindowIndex(batch.ids_N.index_select(0, place_U), bank, pool, stack, torch.from_numpy(row_N).long())
+    words_U, word_N = batch.distinct_words
+    low = np.array([half_offsets(n).start for n in range(max(shape.bank_width + shape.pool_width, shape.stack_width + 1))])
+    bank, pool, stack, top_N = index_windows(word_N.numpy(), len(words_U), batch.lengths_B.numpy(), shape, low)
+    return WindowIndex(
+        words_U,
+        [torch.from_numpy(words_Dk) for words_Dk in bank],
+        [PoolIndex(torch.from_numpy(reads_pD), torch.from_numpy(widened_X)) for reads_pD, widened_X in pool],
+        [StackIndex(torch.from_numpy(reads_Ds), torch.from_numpy(widened_X)) for reads_Ds, widened_X in stack],
+        torch.from_numpy(top_N),
+    )
 
 
 def torch_index(batch: Batch, shape: Shape) -> WindowIndex:
@@ -166,9 +139,8 @@ class _Builder:
         self.first_M, self.end_M = both_M2[:, 0].contiguous(), both_M2[:, 1].contiguous()  # of the sentence around a place
         self.place_M = torch.arange(len(both_M2), dtype=torch.int32, device=batch.device)
         self.place_N = torch.arange(batch.n_words, dtype=torch.int32, device=batch.device) + batch.sentence_N.int()
-        word_N, place_U = distinct([batch.ids_N.int()], 1)
-        self.words_U = batch.ids_N.index_select(0, place_U)
-        self.beyond = len(place_U)
+        self.words_U, word_N = batch.distinct_words
+        self.beyond = len(self.words_U)
         self.word_M = torch.full_like(self.place_M, self.beyond).index_copy(0, self.place_N.long(), word_N)
         self.word_at = {offset: self._word_at(offset) for offset in half_offsets(shape.bank_width + shape.pool_width - 1)}
         self.nearest: dict[int, Tensor] = {}
@@ -192,7 +164,7 @@ class _Builder:
             row_N, place_D, widened_X = widen(number_N, row_N, count)
             count = len(place_D)
             reads = [self._nearest(offset).index_select(0, self.place_N.index_select(0, place_D)) for offset in half_offsets(p)]
-            pool.append(PoolIndex([numbers[k].index_select(0, read_D) for read_D in reads], widened_X))
+            pool.append(PoolIndex(torch.stack([numbers[k].index_select(0, read_D) for read_D in reads]), widened_X))
         # 3. The stack.
         stack = []
         for _ in range(n_layers):

@@ -1,6 +1,6 @@
 """Packed sentences: all words in one row, no padding anywhere.
 
-Shapes: B sentences, N words in all, K chosen sentences.
+Shapes: B sentences, N words in all, U distinct ones, K chosen sentences.
 """
 
 from collections.abc import Iterator
@@ -9,6 +9,8 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+
+from trflm.distinct import distinct
 
 SCORING_WORDS = 1 << 15  # how many words are scored at once: bounds the memory of a call on sentences of usual length
 
@@ -44,6 +46,12 @@ class Batch:
     def starts_B(self) -> Tensor:
         """Where each sentence starts in `ids_N`."""
         return self.lengths_B.cumsum(0) - self.lengths_B
+
+    @cached_property
+    def distinct_words(self) -> tuple[Tensor, Tensor]:
+        """([U] the words that occur, int64; [N] the number of each word among them, int32)."""
+        word_N, place_U = distinct([self.ids_N.int()], 1)
+        return self.ids_N.index_select(0, place_U).long(), word_N
 
     @cached_property
     def sentence_N(self) -> Tensor:

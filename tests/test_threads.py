@@ -1,0 +1,79 @@
+import threading
+import time
+
+import pytest
+import torch
+
+from trflm import threads
+from trflm.threads import in_team, in_threads
+
+needs_gomp = pytest.mark.skipif(threads.gomp_parallel() is None, reason="torch's threads are not those of GNU OpenMP")
+
+
+@pytest.mark.parametrize(
+    "run", [lambda calls: list(in_threads(calls)), pytest.param(in_team, marks=needs_gomp)], ids=["threads", "team"]
+)
+def test_calls_are_made_side_by_side(run, torch_threads):
+    """Each waits for the other; results come in order, errors out, and torch's number of threads is the same after."""
+    torch_threads(2)
+    meeting = threading.Barrier(2, timeout=60)
+    assert [n for n, _ in run([lambda n=n: (n, meeting.wait()) for n in range(2)])] == [0, 1]
+    assert run([lambda n=n: n for n in range(9)]) == list(range(9))
+    with pytest.raises(ZeroDivisionError):
+        run([lambda: 1 // 0] * 4)
+    assert torch.get_num_threads() == 2
+
+
+def test_within_a_call_torch_uses_one_thread(torch_threads):
+    torch_threads(3)
+    assert list(in_threads([torch.get_num_threads] * 4)) == [1] * 4
+    assert torch.get_num_threads() == 3
+
+
+def test_calls_that_have_not_begun_are_dropped_when_nobody_waits_for_them(torch_threads):
+    begun = []
+    torch_threads(2)
+    results = in_threads([lambda n=n: begun.append(n) or time.sleep(0.02) for n in range(100)])
+    next(iter(results))
+    results.close()
+    assert torch.get_num_threads() == 2
+    assert len(begun) < 50
+
+
+@needs_gomp
+def test_a_team_stops_at_the_first_error(torch_threads):
+    """Both threads are in a call when one fails; neither begins another."""
+    begun, meeting = [], threading.Barrier(2, timeout=60)
+
+    def call(n: int) -> None:
+        begun.append(n)
+        meeting.wait()
+        if n == 0:
+            raise KeyError("first")
+        time.sleep(0.2)
+
+    torch_threads(2)
+    with pytest.raises(KeyError, match="first"):
+        in_team([lambda n=n: call(n) for n in range(10)])
+    assert sorted(begun) == [0, 1]
+
+
+def test_a_team_within_a_team_is_one_thread(torch_threads):
+    torch_threads(2)
+    ids = in_team([lambda: in_team([threading.get_native_id] * 3) for _ in range(2)])
+    assert all(len(set(inner)) == 1 for inner in ids)
+
+
+def test_a_team_computes_what_one_thread_does(torch_threads):
+    """Large products and sums: torch would divide them between its threads."""
+    a, b = torch.randn(300, 400), torch.randn(400, 500)
+    torch_threads(2)
+    for product, total in in_team([lambda: (a @ b, a.sum(1))] * 5):
+        torch.testing.assert_close(product, a @ b)
+        torch.testing.assert_close(total, a.sum(1))
+
+
+def test_without_gnu_openmp_calls_are_simply_made(monkeypatch, torch_threads):
+    monkeypatch.setattr(threads, "gomp_parallel", lambda: None)
+    torch_threads(2)
+    assert set(in_team([threading.get_native_id] * 3)) == {threading.get_native_id()}
