@@ -1,13 +1,14 @@
 """Independent calls side by side, each on a thread of its own.
 
 Scoring a list is a hundred small operations. Within each of them torch's threads wait for one another; side by side, none does.
-Long calls get threads made for them (`in_threads`). For calls of a millisecond that takes too long, and the new threads would
-share the cores with torch's, which go on spinning for 10 ms after an operation: those are made by torch's own (`in_team`).
+Whole lists get threads made for them, and results as they come (`in_threads`). The parts of a list are too short for that, and
+new threads would share the cores with torch's, which go on spinning for 10 ms after an operation: those make them (`in_team`).
 """
 
 import ctypes
 import functools
 import os
+import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -38,10 +39,9 @@ def in_team(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     """The results of the calls, in order, made by torch's own OpenMP threads; within a call torch then uses one.
 
     A thread that is done takes the next call, so the longest should come first. What torch keeps for each thread, as `no_grad`,
-    does not reach into the calls. Where torch's threads are not those of GNU OpenMP, or it may use one only, the calls are
-    simply made.
+    does not reach into the calls. Where `team_size` is one, the calls are simply made.
     """
-    n_threads, parallel = torch.get_num_threads(), gomp_parallel()
+    n_threads, parallel = team_size(), gomp_parallel()
     if min(n_threads, len(calls)) < 2 or parallel is None:
         return [call() for call in calls]
     results: dict[int, Any] = {}
@@ -49,12 +49,15 @@ def in_team(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     todo = enumerate(calls)
 
     def work(_: None) -> None:
+        _this_thread.in_team = True
         try:
             for number, call in todo:
                 results[number] = call()
         except BaseException as error:  # ctypes would print and forget it
             errors.append(error)
             list(todo)  # the others need not begin
+        finally:
+            _this_thread.in_team = False
 
     parallel(OUTLINED(work), None, n_threads, 0)  # all of the team: those left out of a smaller one would end, and be made anew
     if errors:
@@ -62,6 +65,12 @@ def in_team(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     return [results[number] for number in range(len(calls))]
 
 
+def team_size() -> int:
+    """How many threads `in_team` would use: one within a team, or where torch's threads are not those of GNU OpenMP."""
+    return 1 if getattr(_this_thread, "in_team", False) or gomp_parallel() is None else torch.get_num_threads()
+
+
+_this_thread = threading.local()
 OUTLINED = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # the body of a parallel region, as gcc compiles it
 
 

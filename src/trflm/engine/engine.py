@@ -20,7 +20,7 @@ from trflm.potentials.cnn_windows import has_bf16
 from trflm.potentials.reference import Tilted
 from trflm.text import Batch
 from trflm.text.batch import in_parts
-from trflm.threads import in_threads
+from trflm.threads import in_team
 from trflm.trf import TRF
 
 TABLE_BYTES = 1 << 27  # that the word tables of all fields keep between calls, together
@@ -60,7 +60,7 @@ class Engine:
     def _part(self, part: Batch) -> Tensor:
         tilted = {field.potential.reference for field in self.fields if isinstance(field.potential, Tilted)}
         references = {reference: reference.log_prob(part).double() for reference in tilted}
-        return torch.stack(list(in_threads([lambda f=field: self._score(f, part, references) for field in self.fields])))
+        return torch.stack(in_team([lambda f=field: self._score(f, part, references) for field in self.fields]))
 
     def _score(self, field: TRF, part: Batch, references: Mapping[LanguageModel, Tensor]) -> Tensor:
         """`field.log_prob`, the score of its reference given."""

@@ -22,7 +22,7 @@ from trflm import kernels
 from trflm.potentials.cnn import CNN, CNNConfig, CNNLayers
 from trflm.potentials.windows import Shape, WindowIndex
 from trflm.text import Batch
-from trflm.threads import in_team
+from trflm.threads import in_team, team_size
 
 POSITIONS_A_WORD = 60  # are indexed in about half the time that a word's table rows take
 
@@ -83,7 +83,7 @@ def pooled_bank(table: Tensor, first_row_U: Tensor, index: WindowIndex) -> Itera
         functools.partial(of_width, table, first_row_U, words_Dk, layer.reads_pD)
         for words_Dk, layer in zip(index.bank, index.pool, strict=True)
     ]
-    if of_width is torch_pooled_bank or torch.get_num_threads() == 1:
+    if of_width is torch_pooled_bank or team_size() == 1:
         return (width() for width in widths)
     return reversed(in_team(widths[::-1]))
 
