@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from trflm import threads
-from trflm.threads import in_team, in_threads
+from trflm.threads import in_team, in_threads, team_size
 
 needs_gomp = pytest.mark.skipif(threads.gomp_parallel() is None, reason="torch's threads are not those of GNU OpenMP")
 
@@ -58,10 +58,13 @@ def test_a_team_stops_at_the_first_error(torch_threads):
     assert sorted(begun) == [0, 1]
 
 
+@needs_gomp
 def test_a_team_within_a_team_is_one_thread(torch_threads):
     torch_threads(2)
-    ids = in_team([lambda: in_team([threading.get_native_id] * 3) for _ in range(2)])
-    assert all(len(set(inner)) == 1 for inner in ids)
+    assert team_size() == 2
+    inner = in_team([lambda: (team_size(), in_team([threading.get_native_id] * 3)) for _ in range(2)])
+    assert all(size == 1 and len(set(ids)) == 1 for size, ids in inner)
+    assert team_size() == 2
 
 
 def test_a_team_computes_what_one_thread_does(torch_threads):
