@@ -73,15 +73,16 @@ def index_windows(
     N, M, L = len(word_N), len(word_N) + len(length_B), K + p - 1
     at_4M, at_4N = np.empty((4, M), np.int32), np.empty((4, N), np.int32)
     lay_out(length_B, word_N, beyond, at_4M, at_4N)
-    word_M, first_M, end_M, like_M = at_4M
-    place_N, first_N, end_N, like_N = at_4N
+    word_M, first_M, end_M, like_M = at_4M[0], at_4M[1], at_4M[2], at_4M[3]
+    place_N, first_N, end_N, like_N = at_4N[0], at_4N[1], at_4N[2], at_4N[3]
 
     # 1. The n-grams around every place.
     number_LM, place_LM, count_L = np.empty((L, M), np.int32), np.empty((L, M), np.int32), np.empty(L, np.int64)
     number_ngrams(word_M, first_M, end_M, like_M, beyond, low, number_LM, place_LM, count_L)
 
     # 2. What the bank and the pooling read.
-    row_N, count, widened_X, place_D = np.full(N, -1, np.int32), 0, np.empty(N, np.int32), np.empty(N, np.int32)
+    zero = np.int64(0)  # a plain 0 is a type of its own to numba, for which all would be compiled again
+    row_N, count, widened_X, place_D = np.full(N, -1, np.int32), zero, np.empty(N, np.int32), np.empty(N, np.int32)
     bank, pool, stack = [], [], []
     for k in range(1, K + 1):
         bank.append(around(word_M, place_LM[k - 1, : count_L[k - 1]], low[k], k, beyond, first_M, end_M))
@@ -92,15 +93,15 @@ def index_windows(
         pool.append((reads_pD, widened_X[: count - before].copy()))
 
     # 3. The stack.
-    every_N, above_N = np.arange(N), np.empty(N, np.int32)
+    every_N, above_N = np.arange(N).astype(np.int32), np.empty(N, np.int32)
     for _ in range(n_layers):
         below_N, before = row_N.copy(), count
         n_above = number_stack(row_N, count, first_N, end_N, like_N, low[s], s, above_N, place_D)
-        count = widen(above_N, n_above, every_N, 0, row_N, count, widened_X, place_D)
+        count = widen(above_N, n_above, every_N, zero, row_N, count, widened_X, place_D)
         reads_Ds = around(below_N, place_D[:count], low[s], s, before, first_N, end_N)
-        reads_Ds *= s
-        for o in range(s):
-            reads_Ds[:, o] += o
+        for d in range(count):
+            for o in range(s):
+                reads_Ds[d, o] = reads_Ds[d, o] * s + o
         stack.append((reads_Ds, widened_X[: count - before].copy()))
     return bank, pool, stack, row_N.astype(np.int64)
 
@@ -197,7 +198,8 @@ def number_stack(
     for j in range(s):
         if n_keys > (1 << 62) // (count + 1):
             n_keys = number_keys(key_M, like_M, 2 * count, number_M, place_M)
-            key_M[:] = number_M
+            for m in range(len(key_M)):
+                key_M[m] = number_M[m]
         for m in range(len(row_M)):
             at = m + low + j
             key_M[m] = key_M[m] * (count + 1) + (row_M[at] if first_M[m] <= at < end_M[m] else count)
