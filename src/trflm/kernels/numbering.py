@@ -81,7 +81,7 @@ def index_windows(
     number_ngrams(word_M, first_M, end_M, like_M, beyond, low, number_LM, place_LM, count_L)
 
     # 2. What the bank and the pooling read.
-    zero = np.int64(0)  # a plain 0 is a type of its own to numba, for which all would be compiled again
+    zero = int(low[1])  # a literal 0 is a type of its own to numba, for which all would be compiled again
     row_N, count, widened_X, place_D = np.full(N, -1, np.int32), zero, np.empty(N, np.int32), np.empty(N, np.int32)
     bank, pool, stack = [], [], []
     for k in range(1, K + 1):
