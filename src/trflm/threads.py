@@ -41,8 +41,9 @@ def in_team(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     A thread that is done takes the next call, so the longest should come first. What torch keeps for each thread, as `no_grad`,
     does not reach into the calls. Where `team_size` is one, the calls are simply made.
     """
-    n_threads, parallel = team_size(), gomp_parallel()
-    if min(n_threads, len(calls)) < 2 or parallel is None:
+    n_threads = team_size()
+    parallel = gomp_parallel() if min(n_threads, len(calls)) > 1 else None
+    if parallel is None:
         return [call() for call in calls]
     results: dict[int, Any] = {}
     errors: list[BaseException] = []

@@ -3,8 +3,8 @@
 
 Places are in sentences that stand one after the other; the words of the sentence around place m are first_M[m]..end_M[m].
 
-Shapes: M places, N of them with words, L levels, D distinct windows, X of them in new rows, k words of a window, p width of the
-pooling, s offsets of a stack layer.
+Shapes: B sentences, M places, N of them with words, K widths of the bank, L levels, D distinct windows, X of them in new rows,
+k words of a window, p width of the pooling, s offsets of a stack layer.
 """
 
 import numpy as np
