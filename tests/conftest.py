@@ -1,4 +1,6 @@
-"""One thread for every test: results then do not depend on the machine, and parallel tests do not fight for cores."""
+"""One thread for every test: results then do not depend on the machine, and parallel tests do not fight for cores. Hypothesis
+measures no times, and draws the same examples everywhere.
+"""
 
 import os
 
@@ -6,10 +8,13 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from trflm import kernels
 
 torch.set_num_threads(1)
+settings.register_profile("any machine", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 @pytest.fixture(params=[True, False], ids=["compiled", "torch"])

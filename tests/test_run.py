@@ -6,7 +6,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import torch
@@ -19,32 +18,58 @@ from trflm.models import FieldModel
 from trflm.progress import Quiet
 from trflm.run import train
 
-KILLS = 24
+EPOCHS = 8  # of the runs that are killed or interrupted
 
-# Forks a process that trains from the same warm interpreter, kills it with SIGKILL after a random time, and again. A fork
-# is a process like any other to the kernel and to the files; it only saves importing torch anew for every kill. Most kills
-# come at a random time after a first step (metrics.jsonl changed), every fourth at a random time before.
+# Forks processes that train from the same warm interpreter and kill themselves with SIGKILL, one after another. A fork is a
+# process like any other to the kernel and to the files; it only saves importing torch anew for every kill. The work decides
+# when a kill falls, not the clock: so many calls of functions (Python's and C's, system calls among them) after so many files
+# were replaced, and at its second checkpoint at the latest.
 KILLER = """
-import os, random, signal, sys, time
+import os, random, signal, sys
 import torch
 from trflm.cli import main
 import trflm.run, trflm.config, trflm.progress
 torch.optim.Adam([torch.zeros(1, requires_grad=True)])
-kills, rows = int(sys.argv[1]), sys.argv[2]
-sys.argv = ["trf", *sys.argv[3:]]
-moments = random.Random(1)
-size = lambda: os.path.getsize(rows) if os.path.exists(rows) else 0
-for kill in range(kills):
-    before = size()
+replace, moments, kills = os.replace, random.Random(1), int(sys.argv[1])
+sys.argv = ["trf", *sys.argv[2:]]
+for _ in range(kills):
+    files, calls, checkpoints = moments.randrange(6), moments.randrange(3000), 2
     child = os.fork()
     if child == 0:
+        def count_calls(frame, event, argument):
+            global calls
+            calls -= 1
+            if calls < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        def count_files(source, target):
+            global files, checkpoints
+            replace(source, target)
+            files -= 1
+            checkpoints -= os.path.basename(target) == "training.safetensors"
+            if checkpoints == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if files < 0:
+                sys.setprofile(count_calls)
+        os.replace = count_files
         main()
-    while kill % 4 and size() == before and os.waitpid(child, os.WNOHANG) == (0, 0):
-        time.sleep(0.001)
-    time.sleep(moments.uniform(0, 0.25))
-    os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
-    print("killed" if os.WIFSIGNALED(status) else "ended", flush=True)
+    print(os.waitstatus_to_exitcode(status), flush=True)
+"""
+
+# Sends itself SIGINT when the second checkpoint is written.
+INTERRUPTED = """
+import os, signal
+from trflm.cli import main
+replace, checkpoints = os.replace, 2
+def interrupt(source, target):
+    global checkpoints
+    replace(source, target)
+    if os.path.basename(target) == "training.safetensors":
+        checkpoints -= 1
+        if checkpoints == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+os.replace = interrupt
+main()
 """
 
 
@@ -52,7 +77,7 @@ for kill in range(kills):
 def uninterrupted(tmp_path_factory):
     directory = tmp_path_factory.mktemp("whole")
     recipe = tiny_recipe(directory)
-    done = trf("train", recipe, "--out", directory / "run", "--quiet", "--set", "run.epochs=40")
+    done = trf("train", recipe, "--out", directory / "run", "--quiet", "--set", f"run.epochs={EPOCHS}")
     assert (done.returncode, done.stderr) == (0, "")
     return directory
 
@@ -61,7 +86,7 @@ def uninterrupted(tmp_path_factory):
 def uninterrupted_lstm(tmp_path_factory):
     directory = tmp_path_factory.mktemp("lstm")
     recipe = tiny_recipe(directory, TINY_LSTM)
-    done = trf("train", recipe, "--out", directory / "run", "--quiet", "--set", "run.epochs=40")
+    done = trf("train", recipe, "--out", directory / "run", "--quiet", "--set", f"run.epochs={EPOCHS}")
     assert (done.returncode, done.stderr) == (0, "")
     return directory
 
@@ -83,50 +108,40 @@ def flat(state, path=""):
     return {path: state.numpy().tobytes() if hasattr(state, "numpy") else state}
 
 
-def killed_and_resumed(recipe, run, kills: int) -> list[str]:
-    """Train with kills at random moments, then to the end; how each process ended that was to be killed."""
-    command = ["train", recipe, "--out", run, "--resume", "--quiet", "--set", "run.epochs=40"]
-    killer = [sys.executable, "-c", KILLER, str(kills), str(run / "metrics.jsonl"), *map(str, command)]
-    ends = subprocess.run(killer, capture_output=True, text=True, timeout=200, check=True).stdout.split()
+def check_killed_and_resumed(recipe, run, whole) -> None:
+    """Kills change nothing. A process lives for two checkpoints at most: these kills all fall before the end."""
+    command = ["train", recipe, "--out", run, "--resume", "--quiet", "--set", f"run.epochs={EPOCHS}"]
+    kills = (len(metrics(whole)) - 1) // 2
+    killer = [sys.executable, "-c", KILLER, str(kills), *map(str, command)]
+    ends = subprocess.run(killer, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    assert ends == [str(-signal.SIGKILL)] * kills
     done = trf(*command)
     assert (done.returncode, done.stderr) == (0, "")
-    return ends
-
-
-def resumptions(run) -> int:
-    return sum("resumed at" in line for line in (run / "train.log").read_text().splitlines())
+    same_end(run, whole)
+    resumed = sum("resumed at" in line for line in (run / "train.log").read_text().splitlines())
+    assert resumed > kills // 3, "the kills fell before the first checkpoint; let them live longer"
 
 
 def test_sigkill_at_random_moments_changes_nothing(uninterrupted, tmp_path):
-    ends = killed_and_resumed(uninterrupted / "tiny.toml", tmp_path / "run", KILLS)
-    assert ends.count("killed") >= 20, "the run ended too soon to be killed; make it longer"
-    same_end(tmp_path / "run", uninterrupted / "run")
-    assert resumptions(tmp_path / "run") >= 5, "the kills fell before the first checkpoint; let them live longer"
+    check_killed_and_resumed(uninterrupted / "tiny.toml", tmp_path / "run", uninterrupted / "run")
 
 
 def test_sigkill_changes_nothing_for_an_lstm(uninterrupted_lstm, tmp_path):
-    ends = killed_and_resumed(uninterrupted_lstm / "tiny.toml", tmp_path / "run", kills=6)
-    assert ends.count("killed") >= 4
-    same_end(tmp_path / "run", uninterrupted_lstm / "run")
-    assert resumptions(tmp_path / "run") >= 2
+    check_killed_and_resumed(uninterrupted_lstm / "tiny.toml", tmp_path / "run", uninterrupted_lstm / "run")
 
 
 def test_ctrl_c_saves_and_exits_130(uninterrupted, tmp_path):
     recipe, run = uninterrupted / "tiny.toml", tmp_path / "run"
-    command = [sys.executable, "-m", "trflm", "train", recipe, "--out", run, "--set", "run.epochs=40"]
-    process = subprocess.Popen(
-        [*map(str, command), "--set", "run.checkpoint_seconds=1000"], stderr=subprocess.PIPE, text=True, start_new_session=True
+    command = ["train", recipe, "--out", run, "--set", f"run.epochs={EPOCHS}", "--set", "run.checkpoint_seconds=1e9"]
+    ended = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, *map(str, command)], check=False, stderr=subprocess.PIPE, text=True
     )
-    while not (run / "metrics.jsonl").exists() or (run / "metrics.jsonl").stat().st_size < 500:
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "SIGINT; everything is saved, go on with --resume" in stderr
-    assert "Traceback" not in stderr
-    assert load_state(run / "training.safetensors")[1]["step"] == metrics(run)[-1]["step"]
-    assert trf("train", recipe, "--out", run, "--resume", "--quiet", "--set", "run.epochs=40").returncode == 0
+    assert ended.returncode == 130
+    assert "SIGINT; everything is saved, go on with --resume" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    step = load_state(run / "training.safetensors")[1]["step"]
+    assert step == metrics(run)[-1]["step"] == 13  # the step after the second epoch of six
+    assert trf("train", recipe, "--out", run, "--resume", "--quiet", "--set", f"run.epochs={EPOCHS}").returncode == 0
     same_end(run, uninterrupted / "run")
 
 
@@ -175,12 +190,9 @@ def test_sigkill_changes_nothing_for_augsa(tmp_path):
     recipe = tiny_recipe(tmp_path)
     table = '[learner]\nkind = "augsa"\nbatch = 12\nchains = 4\ntrials = 2\nblock = 2\n[proposal]\nunits = 4\n'
     recipe.write_text(recipe.read_text().replace('[learner]\nkind = "nce"\nbatch = 6\n', table))
-    whole = trf("train", recipe, "--out", tmp_path / "whole", "--quiet", "--set", "run.epochs=40")
+    whole = trf("train", recipe, "--out", tmp_path / "whole", "--quiet", "--set", f"run.epochs={EPOCHS}")
     assert (whole.returncode, whole.stderr) == (0, "")
-    ends = killed_and_resumed(recipe, tmp_path / "run", kills=8)
-    assert ends.count("killed") >= 4
-    same_end(tmp_path / "run", tmp_path / "whole")
-    assert resumptions(tmp_path / "run") >= 2
+    check_killed_and_resumed(recipe, tmp_path / "run", tmp_path / "whole")
 
 
 def test_snapshots_of_nce_are_the_models_of_their_epochs_and_go_with_the_setting(tmp_path):

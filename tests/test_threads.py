@@ -1,5 +1,5 @@
 import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -31,19 +31,54 @@ def test_within_a_call_torch_uses_one_thread(torch_threads):
     assert torch.get_num_threads() == 3
 
 
-def test_calls_that_have_not_begun_are_dropped_when_nobody_waits_for_them(torch_threads):
-    begun = []
+def test_calls_that_have_not_begun_are_dropped_when_nobody_waits_for_them(monkeypatch, torch_threads):
+    """All but the first call wait until the pool ends: two have begun by then, or are just beginning."""
+    begun, ending = [], threading.Event()
+
+    class Pool(ThreadPoolExecutor):
+        def shutdown(self, *arguments, **options) -> None:
+            ending.set()
+            super().shutdown(*arguments, **options)
+
+    monkeypatch.setattr(threads, "ThreadPoolExecutor", Pool)
     torch_threads(2)
-    results = in_threads([lambda n=n: begun.append(n) or time.sleep(0.02) for n in range(100)])
+    results = in_threads([lambda n=n: begun.append(n) or (n and ending.wait()) for n in range(100)])
     next(iter(results))
     results.close()
     assert torch.get_num_threads() == 2
-    assert len(begun) < 50
+    assert len(begun) <= 3
+
+
+class Watched(list):
+    """A list that tells when it has been gone through."""
+
+    def __init__(self, items) -> None:
+        super().__init__(items)
+        self.end = threading.Event()
+
+    def __iter__(self):
+        self.items = super().__iter__()
+        return Watching(self)
+
+
+class Watching:
+    def __init__(self, watched: Watched) -> None:
+        self.watched = watched
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        try:
+            return next(self.watched.items)
+        except StopIteration:
+            self.watched.end.set()
+            raise
 
 
 @needs_gomp
 def test_a_team_stops_at_the_first_error(torch_threads):
-    """Both threads are in a call when one fails; the other does not go through all the rest."""
+    """Both threads are in a call when one fails; the other, held until the calls are dropped, begins none of them."""
     begun, meeting = [], threading.Barrier(2, timeout=60)
 
     def call(n: int) -> None:
@@ -52,12 +87,14 @@ def test_a_team_stops_at_the_first_error(torch_threads):
             meeting.wait()
         if n == 0:
             raise KeyError("first")
-        time.sleep(0.02)
+        if n == 1:
+            calls.end.wait(timeout=60)
 
+    calls = Watched([lambda n=n: call(n) for n in range(100)])
     torch_threads(2)
     with pytest.raises(KeyError, match="first"):
-        in_team([lambda n=n: call(n) for n in range(100)])
-    assert len(begun) < 50
+        in_team(calls)
+    assert sorted(begun) == [0, 1]
 
 
 @needs_gomp

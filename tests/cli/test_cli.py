@@ -149,6 +149,6 @@ def test_help_and_import_do_not_load_torch():
 def test_a_reader_that_leaves_early_is_no_crash(model, tmp_path):
     (tmp_path / "t.txt").write_text("the cat ran\n" * 20_000)
     line = f"{sys.executable} -m trflm score {model} {tmp_path}/t.txt | head -1"
-    done = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
     assert len(done.stdout.splitlines()) == 1
     assert "Traceback" not in done.stderr

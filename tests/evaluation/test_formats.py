@@ -41,7 +41,7 @@ def folder() -> Iterator[Path]:
 
 
 @given(lists=nbest_lists(("acoustic", "lm", "other-3")))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 def test_json_round_trips_are_lossless(lists: list[NBestList], folder: Path) -> None:
     write_jsonl(lists, folder / "a.jsonl.gz")
     write_mlm(read_jsonl(folder / "a.jsonl.gz"), folder / "b.json")
@@ -50,7 +50,7 @@ def test_json_round_trips_are_lossless(lists: list[NBestList], folder: Path) -> 
 
 
 @given(lists=nbest_lists(("acoustic", "lm")))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 def test_kaldi_round_trip_is_lossless(lists: list[NBestList], folder: Path) -> None:
     write_kaldi(lists, folder)
     scores = {"acoustic": folder / "acoustic.txt", "lm": folder / "lm.txt"}
@@ -60,7 +60,7 @@ def test_kaldi_round_trip_is_lossless(lists: list[NBestList], folder: Path) -> N
 
 
 @given(lists=nbest_lists(("acoustic", "lm")))
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=30)
 def test_srilm_round_trip_is_lossless(lists: list[NBestList]) -> None:
     with tempfile.TemporaryDirectory() as name:
         write_srilm(lists, Path(name))
@@ -263,7 +263,7 @@ MESS = st.lists(st.sampled_from(TOKENS), max_size=25).map(lambda tokens: "".join
 
 
 @given(mess=MESS, second=MESS)
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 def test_malformed_files_give_input_errors_only(mess: bytes, second: bytes, folder: Path) -> None:
     (folder / "lists").mkdir(exist_ok=True)
     for name in ["n.txt", "n.txt.gz", "n.jsonl", "n.json", "lists/u.txt"]:
@@ -289,7 +289,7 @@ def test_malformed_files_give_input_errors_only(mess: bytes, second: bytes, fold
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 def test_damaged_good_files_give_input_errors_only(data: st.DataObject, folder: Path) -> None:
     write_jsonl(three_lists(), folder / "d.jsonl")
     write_mlm(three_lists(), folder / "d.json")

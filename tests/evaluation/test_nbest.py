@@ -10,7 +10,7 @@ from trflm.evaluation.nbest import NBest, NBestList
 
 
 @given(lists=nbest_lists())
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50)
 def test_collected_lists_come_back(lists: list[NBestList]) -> None:
     nbest = NBest.collect(lists)
     assert same(list(nbest), lists)

@@ -74,7 +74,7 @@ def test_faults(tmp_path: Path, change: dict, message: str) -> None:
 
 
 @given(field=st.sampled_from(["weights", "tuned_on", "scale_curve", "mapping", "dev", "lms", "scale"]), value=JSON)
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 def test_a_spoilt_field_gives_an_input_error_or_none(field: str, value: object) -> None:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "weights.json"
@@ -87,7 +87,7 @@ def test_a_spoilt_field_gives_an_input_error_or_none(field: str, value: object) 
 
 
 @given(content=st.binary(max_size=40) | st.text("ab \t\n-1", max_size=40).map(str.encode))
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 def test_malformed_transcripts_tables_and_weights_give_input_errors_only(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "file"

@@ -43,7 +43,7 @@ def test_counts_by_hand(reference: str, hypothesis: str, s: int, d: int, i: int)
 
 
 @given(reference=SENTENCE, hypotheses=st.lists(SENTENCE, min_size=1, max_size=4))
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 def test_alignment_distance_and_plain_recursion_agree(reference: str, hypotheses: list[str]) -> None:
     def distance(a: list[str], b: list[str]) -> int:
         row = list(range(len(b) + 1))

@@ -192,7 +192,7 @@ EDITS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edits=EDITS, source=st.sampled_from([SRILM, OTHER]))
 def test_whatever_happens_to_a_file_only_input_errors_come_out(
     edits: list[tuple[str, int, int, str]], source: str, tmp_path: Path
