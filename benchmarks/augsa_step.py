@@ -15,15 +15,15 @@ from measure import arguments, interleaved, report, training_text
 from torch import Tensor
 from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 
+from trflm.field.trf import TRF
 from trflm.learning.augsa import AugSA, AugSAConfig
 from trflm.learning.batches import ShuffledBatches
-from trflm.lms.lstm_proposal import LSTMProposal, LSTMProposalConfig, LSTMState
-from trflm.lms.proposal import Span
+from trflm.lms.proposals.lstm import LSTMProposal, LSTMProposalConfig, LSTMState
+from trflm.lms.proposals.protocol import Span
 from trflm.lms.softmax import ClassSoftmax, equal_classes
-from trflm.potentials.cnn import CNN, CNNConfig
-from trflm.potentials.cnn_plain import plain_phi
+from trflm.potentials.cnn.model import CNN, CNNConfig
+from trflm.potentials.cnn.plain import plain_phi
 from trflm.text import UNK, Batch, Vocab, empirical_pi, training_pi0
-from trflm.trf import TRF
 
 AT_ONCE = 100  # sentences convolved in one rectangle
 

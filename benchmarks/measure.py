@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from trflm.memory import keep_freed_memory
-from trflm.run_directory import provenance
+from trflm.experiment.directory import provenance
+from trflm.speed.memory import keep_freed_memory
 from trflm.text import Batch, Vocab, read_corpus
 
 

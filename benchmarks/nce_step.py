@@ -12,9 +12,9 @@ from pathlib import Path
 import torch
 from measure import arguments, report, training_text
 
-from trflm.build import Data
-from trflm.config import FieldRecipe, read_recipe
-from trflm.learners import build_learner
+from trflm.experiment.data import Data
+from trflm.experiment.learners import build_learner
+from trflm.experiment.recipe import FieldRecipe, read_recipe
 from trflm.learning.dnce import DNCE
 from trflm.learning.nce import NCE, POOL
 from trflm.seeds import generator

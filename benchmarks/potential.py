@@ -8,8 +8,8 @@ import statistics
 import torch
 from measure import arguments, interleaved, report, training_text
 
-from trflm.potentials.cnn import CNN, CNNConfig
-from trflm.potentials.cnn_plain import plain_phi
+from trflm.potentials.cnn.model import CNN, CNNConfig
+from trflm.potentials.cnn.plain import plain_phi
 from trflm.text import Batch
 
 MOST_PADDING = 0.10

@@ -16,15 +16,15 @@ from lists import Lists, made_up_vocab, make_lists
 from measure import arguments, clock, report
 from torch import Tensor
 
-from trflm.engine import Engine
+from trflm.field.engine import Engine
+from trflm.field.trf import TRF
 from trflm.lms.lstm import LARGE, LSTM, MEDIUM, SMALL, LSTMConfig
 from trflm.lms.ngram import kneser_ney
-from trflm.potentials.cnn import CNN, CNNConfig
-from trflm.potentials.cnn_plain import plain_phi
-from trflm.potentials.cnn_windows import window_shape
-from trflm.potentials.windows import WindowIndex
+from trflm.potentials.cnn.model import CNN, CNNConfig
+from trflm.potentials.cnn.plain import plain_phi
+from trflm.potentials.cnn.score import window_shape
+from trflm.potentials.cnn.windows import WindowIndex
 from trflm.text import Batch, Vocab
-from trflm.trf import TRF
 
 BUCKET = 100  # sentences convolved at once
 ALONE = 50  # sentences that the unbatched LSTM is timed on

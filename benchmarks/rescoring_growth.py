@@ -15,9 +15,9 @@ from lists import made_up, made_up_vocab
 from measure import clock
 from rescoring import Side, engine, lstm, plain, random_fields
 
+from trflm.experiment.directory import provenance
 from trflm.lms.lstm import SMALL
-from trflm.memory import keep_freed_memory
-from trflm.run_directory import provenance
+from trflm.speed.memory import keep_freed_memory
 from trflm.text import Batch, Vocab
 
 DEPTHS, LENGTHS, VOCABULARIES = (10, 30, 100, 300, 1000, 3000, 10_000), (5, 10, 20, 40), (10_000, 30_000, 100_000, 200_000)

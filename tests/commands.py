@@ -86,9 +86,9 @@ AUGSA = ["learner.kind=augsa", "learner.chains=5", "learner.trials=2", "learner.
 NURSERY = """
 import json, os, signal, sys, traceback
 import torch
-import trflm.distinct, trflm.evaluation.rescore, trflm.models, trflm.run
+import trflm.speed.distinct, trflm.evaluation.rescore, trflm.experiment.store, trflm.experiment.train
 from trflm.cli import main
-trflm.distinct.distinct([torch.zeros(1, dtype=torch.int32)], 1)
+trflm.speed.distinct.distinct([torch.zeros(1, dtype=torch.int32)], 1)
 for line in sys.stdin:
     order = json.loads(line)
     child = os.fork()

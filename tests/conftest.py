@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from trflm import kernels
+from trflm.speed import compiled as loops
 
 torch.set_num_threads(1)
 settings.register_profile("any machine", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -21,7 +21,7 @@ settings.load_profile("any machine")
 def compiled(request, monkeypatch):
     """Both ways: with the compiled loops, and with torch's operations alone."""
     if not request.param:
-        monkeypatch.setattr(kernels, "usable", lambda tensor: False)
+        monkeypatch.setattr(loops, "usable", lambda tensor: False)
     return request.param
 
 

@@ -8,12 +8,12 @@ import math
 import torch
 from torch import Tensor
 
+from trflm.field.trf import TRF
 from trflm.language_model import LanguageModel
-from trflm.lms.proposal import Proposal
+from trflm.lms.proposals.protocol import Proposal
 from trflm.potentials.protocol import Potential
 from trflm.sampling.exact import Exact, all_sentences, expected_gradient
 from trflm.text import UNK, Batch, Vocab
-from trflm.trf import TRF
 
 
 def rng(seed: int = 0) -> torch.Generator:

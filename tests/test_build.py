@@ -4,17 +4,17 @@ import pytest
 import torch
 from commands import TINY_TEXT
 
-from trflm.build import Data
-from trflm.config import FieldRecipe, LSTMProposalSection, read_recipe
 from trflm.errors import InputError
-from trflm.learners import build_learner, proposal_classes
+from trflm.experiment.data import Data
+from trflm.experiment.directory import RunDirectory
+from trflm.experiment.learners import build_learner, proposal_classes
+from trflm.experiment.recipe import FieldRecipe, LSTMProposalSection, read_recipe
+from trflm.experiment.store import FieldModel, load_model, save_model
 from trflm.learning.augsa import AugSA
 from trflm.learning.nce import NCE
-from trflm.models import FieldModel, load_model, save_model
 from trflm.potentials.blstm import BLSTM
-from trflm.potentials.cnn import CNN
+from trflm.potentials.cnn.model import CNN
 from trflm.potentials.mixed import Mixed
-from trflm.run_directory import RunDirectory
 from trflm.seeds import generator
 from trflm.text.classes import exchange_classes, write_classes
 from trflm.text.word2vec import word2vec

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trflm.checkpoint import FORMAT, NOTE, fill, load_state, save_state, strip, write_atomically
 from trflm.errors import InputError, TrainingError
+from trflm.files.tensors import FORMAT, NOTE, fill, load_state, save_state, strip, write_atomically
 
 leaves = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(max_size=5)
 nested = st.recursive(

@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-from trflm.config import CNNModel, FieldRecipe, LSTMRecipe, NCELearner, NGramRecipe, SGDLearner, parse, read_recipe
 from trflm.errors import InputError
+from trflm.experiment.recipe import CNNModel, FieldRecipe, LSTMRecipe, NCELearner, NGramRecipe, SGDLearner, parse, read_recipe
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from trflm import demo
-from trflm.demo import DemoConfig, prepare
 from trflm.errors import InputError
+from trflm.simulate import demo
+from trflm.simulate.demo import DemoConfig, prepare
 
 SENTENCES = [f"the {noun} {verb} the {other}".split() for noun in ("cat", "dog", "king") for verb in ("saw", "was", "had")
              for other in ("house", "king", "river", "boat", "cat")]  # fmt: skip

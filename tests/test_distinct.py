@@ -2,8 +2,8 @@ import pytest
 import torch
 from harness import rng
 
-from trflm.distinct import distinct, distinct_by_sorting
-from trflm.kernels.numbering import number_keys
+from trflm.speed.distinct import distinct, distinct_by_sorting
+from trflm.speed.distinct_loops import number_keys
 
 
 def check(columns, number_M, place_D):

@@ -11,9 +11,9 @@ from trflm.errors import InputError
 from trflm.evaluation import rescore
 from trflm.evaluation.formats import write_kaldi
 from trflm.evaluation.nbest import NBestList
+from trflm.experiment.progress import Quiet
+from trflm.experiment.store import load_model
 from trflm.lms.lstm import LSTM, Preserve, Shuffle
-from trflm.models import load_model
-from trflm.progress import Quiet
 from trflm.reproduce import row as row_module
 from trflm.reproduce import scores
 from trflm.reproduce.models import Source, training_seconds, unfinished
@@ -250,7 +250,7 @@ def test_bad_input_stops_before_anything_is_trained(place: Path, file: str, cont
 
 def test_the_words_that_decided_add_up(place: Path) -> None:
     make(place, "kn")
-    from trflm.models import load_model
+    from trflm.experiment.store import load_model
 
     lm = load_model(place / "out/kn")
     before, now = row_module.explain_words(lm, ["the the ran", "the dog ran"])

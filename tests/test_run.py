@@ -12,11 +12,11 @@ import torch
 from commands import AUGSA, TINY_BLSTM, TINY_LSTM, TINY_NGRAM, TINY_RECIPE, TINY_TEXT, fresh_trf, metrics, tiny_recipe, trf
 
 import trflm
-from trflm.checkpoint import load_state, save_state
-from trflm.config import LSTMRecipe, read_recipe
-from trflm.models import FieldModel
-from trflm.progress import Quiet
-from trflm.run import train
+from trflm.experiment.progress import Quiet
+from trflm.experiment.recipe import LSTMRecipe, read_recipe
+from trflm.experiment.store import FieldModel
+from trflm.experiment.train import train
+from trflm.files.tensors import load_state, save_state
 
 EPOCHS = 8  # of the runs that are killed or interrupted
 
@@ -28,7 +28,7 @@ KILLER = """
 import os, random, signal, sys
 import torch
 from trflm.cli import main
-import trflm.run, trflm.config, trflm.progress
+import trflm.experiment.train, trflm.experiment.recipe, trflm.experiment.progress
 torch.optim.Adam([torch.zeros(1, requires_grad=True)])
 replace, moments, kills = os.replace, random.Random(1), int(sys.argv[1])
 sys.argv = ["trf", *sys.argv[2:]]

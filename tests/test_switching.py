@@ -7,7 +7,7 @@ import torch
 from commands import TINY_TEXT, tiny_recipe, trf
 
 import trflm
-from trflm.checkpoint import load_state
+from trflm.files.tensors import load_state
 
 SMALL_PROPOSAL = ("--set", "proposal.units=6", "--set", "proposal.classes=0")
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from harness import rng
 
-from trflm import threads
-from trflm.threads import in_team, in_threads, team_size
+from trflm.speed import threads
+from trflm.speed.threads import in_team, in_threads, team_size
 
 needs_gomp = pytest.mark.skipif(threads.gomp_parallel() is None, reason="torch's threads are not those of GNU OpenMP")
 

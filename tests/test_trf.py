@@ -4,10 +4,10 @@ import pytest
 import torch
 from harness import check_language_model, random_batch, random_pi, rng, tiny_vocab
 
-from trflm.potentials.cnn import CNN, CNNConfig
+from trflm.field.trf import TRF, initial_zeta
+from trflm.potentials.cnn.model import CNN, CNNConfig
 from trflm.sampling.exact import Exact
 from trflm.text.batch import SCORING_WORDS, in_parts
-from trflm.trf import TRF, initial_zeta
 
 TINY = CNNConfig(embedding=4, projection=4, bank_width=3, bank_filters=4, stack_layers=2, stack_filters=4, init=0.7)
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trflm.evaluation.formats import read_nbest
     from trflm.evaluation.rescore import rescore
-    from trflm.models import load_model as load
+    from trflm.experiment.store import load_model as load
 
 __version__ = "0.1.0"
 __all__ = ["load", "read_nbest", "rescore"]
 
 WHERE = {
-    "load": ("trflm.models", "load_model"),
+    "load": ("trflm.experiment.store", "load_model"),
     "read_nbest": ("trflm.evaluation.formats", "read_nbest"),
     "rescore": ("trflm.evaluation.rescore", "rescore"),
 }

@@ -27,7 +27,7 @@ def run(command: Callable[..., None], *arguments: object) -> None:
 
 @pytest.fixture(autouse=True)
 def models(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trflm.models.load_model", lambda path, bf16=False: MODELS[str(path)])
+    monkeypatch.setattr("trflm.experiment.store.load_model", lambda path, bf16=False: MODELS[str(path)])
 
 
 @pytest.fixture

@@ -5,22 +5,22 @@ import pytest
 import torch
 from harness import check_language_model, random_batch, random_pi, rng, tiny_vocab
 
-from trflm.engine import Engine
+from trflm.experiment.store import FieldModel
+from trflm.field.engine import Engine
+from trflm.field.trf import TRF
 from trflm.lms.ngram import KneserNeyConfig, kneser_ney
 from trflm.lms.unigram import Unigram
-from trflm.models import FieldModel
-from trflm.potentials.cnn import CNN, CNNConfig
-from trflm.potentials.cnn_plain import plain_phi
+from trflm.potentials.cnn.model import CNN, CNNConfig
+from trflm.potentials.cnn.plain import plain_phi
+from trflm.potentials.cnn.windows import _known
 from trflm.potentials.mixed import Mixed
-from trflm.potentials.reference import Tilted
-from trflm.potentials.windows import _known
+from trflm.potentials.tilted import Tilted
 from trflm.sampling.exact import Exact
 from trflm.sampling.mixture import TransMSConfig
+from trflm.speed.threads import in_threads
 from trflm.text import Batch
 from trflm.text import batch as batch_module
 from trflm.text.batch import in_parts, pack
-from trflm.threads import in_threads
-from trflm.trf import TRF
 
 SMALL = CNNConfig(embedding=6, projection=5, bank_width=4, bank_filters=3, stack_layers=2, stack_filters=4, init=0.5)
 

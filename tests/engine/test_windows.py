@@ -2,10 +2,11 @@ import pytest
 import torch
 from harness import random_batch, rng
 
-from trflm.kernels.numbering import number_stack
-from trflm.potentials.cnn import CNN, CNNConfig, half_offsets
-from trflm.potentials.cnn_plain import plain_phi
-from trflm.potentials.windows import Shape, WindowIndex, compiled_index, torch_index
+from trflm.potentials.cnn.layers import half_offsets
+from trflm.potentials.cnn.model import CNN, CNNConfig
+from trflm.potentials.cnn.plain import plain_phi
+from trflm.potentials.cnn.windows import Shape, WindowIndex, compiled_index, torch_index
+from trflm.speed.distinct_loops import number_stack
 from trflm.text import Batch
 
 SHAPES = [Shape(10, 2, 3, 3), Shape(1, 1, 1, 1), Shape(4, 3, 2, 2), Shape(7, 2, 4, 1), Shape(5, 4, 3, 2)]

@@ -10,18 +10,18 @@ import torch
 from harness import random_pi, rng, sentence_numbers, tiny_vocab
 
 from trflm.errors import TrainingError
+from trflm.field.trf import TRF
 from trflm.learning.augsa import AugSA, AugSAConfig
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.loop import training
-from trflm.lms.lstm_proposal import LSTMProposal, LSTMProposalConfig
-from trflm.potentials.cnn import CNN, CNNConfig
+from trflm.lms.proposals.lstm import LSTMProposal, LSTMProposalConfig
+from trflm.potentials.cnn.model import CNN, CNNConfig
 from trflm.potentials.protocol import Potential
 from trflm.sampling.exact import Exact, all_sentences, log_likelihood
 from trflm.sampling.mixture import trans_ms
 from trflm.seeds import generator
 from trflm.text import Batch, empirical_pi, training_pi0
 from trflm.text.lengths import draw_from_cdf
-from trflm.trf import TRF
 
 V, M = 3, 3
 TINY = CNNConfig(embedding=6, projection=6, bank_width=3, bank_filters=6, stack_layers=2, stack_filters=6, init=0.5)

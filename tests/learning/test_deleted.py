@@ -4,16 +4,16 @@ import pytest
 import torch
 from harness import rng, tiny_vocab
 
+from trflm.field.trf import TRF
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.deleted import DeletedReference
 from trflm.learning.nce import NCE, NCEConfig
 from trflm.learning.replacements import Replacements
 from trflm.lms.ngram import KneserNeyConfig, kneser_ney
 from trflm.lms.unigram import Unigram
-from trflm.potentials.cnn import CNN, CNNConfig
-from trflm.potentials.reference import Tilted
+from trflm.potentials.cnn.model import CNN, CNNConfig
+from trflm.potentials.tilted import Tilted
 from trflm.text import Batch, empirical_pi
-from trflm.trf import TRF
 
 pytestmark = pytest.mark.filterwarnings("ignore:the .-grams of this text")  # too small for Kneser-Ney discounts
 

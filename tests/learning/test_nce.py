@@ -6,6 +6,7 @@ import pytest
 import torch
 from harness import random_pi, rng, tiny_vocab
 
+from trflm.field.trf import TRF
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.deleted import DeletedReference
 from trflm.learning.dnce import DNCE, DNCEConfig
@@ -13,16 +14,15 @@ from trflm.learning.loop import training
 from trflm.learning.nce import NCE, NCEConfig
 from trflm.learning.replacements import Choice, Replacements
 from trflm.lms.lstm import LSTM, LSTMConfig
-from trflm.lms.lstm_proposal import LSTMProposal, LSTMProposalConfig
 from trflm.lms.ngram import KneserNeyConfig, NGram, kneser_ney
 from trflm.lms.noise import ModelNoise, Noise, ProposalNoise
+from trflm.lms.proposals.lstm import LSTMProposal, LSTMProposalConfig
 from trflm.lms.unigram import Unigram
-from trflm.potentials.cnn import CNN, CNNConfig
-from trflm.potentials.reference import Tilted, log_lengths
+from trflm.potentials.cnn.model import CNN, CNNConfig
+from trflm.potentials.tilted import Tilted, log_lengths
 from trflm.sampling.exact import Exact, all_sentences
 from trflm.text import Batch, empirical_pi, pack
 from trflm.text.lengths import draw_from_cdf
-from trflm.trf import TRF
 
 pytestmark = pytest.mark.filterwarnings("ignore:the .-grams of this text")  # too small for Kneser-Ney discounts
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from harness import rng, tiny_vocab
 
+from trflm.field.trf import TRF
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.loop import training
 from trflm.learning.replacements import Replacements
@@ -12,7 +13,6 @@ from trflm.lms.unigram import Unigram
 from trflm.potentials.blstm import BLSTM, BLSTMConfig
 from trflm.sampling.exact import all_sentences
 from trflm.text import Batch, empirical_pi
-from trflm.trf import TRF
 
 V, M = 4, 3
 VOCAB = tiny_vocab(V)

@@ -9,7 +9,7 @@ from trflm.errors import InputError
 from trflm.language_model import LanguageModel
 from trflm.lms.lstm import LARGE, LSTM, MEDIUM, SMALL, LSTMConfig, Preserve, Shuffle, streams, train_step, window_loss, windows
 from trflm.lms.lstm import model as lstm_model
-from trflm.lms.lstm.prefixes import prefix_tree
+from trflm.recurrent.prefixes import prefix_tree
 from trflm.text import Batch, Vocab
 from trflm.text import batch as text_batch
 

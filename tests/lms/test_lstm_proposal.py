@@ -2,10 +2,10 @@ import pytest
 import torch
 from harness import all_sentences, check_proposal, random_batch, rng
 
-from trflm import kernels
 from trflm.lms import softmax
-from trflm.lms.lstm_proposal import LSTMProposal, LSTMProposalConfig
+from trflm.lms.proposals.lstm import LSTMProposal, LSTMProposalConfig
 from trflm.lms.softmax import ClassSoftmax, FullSoftmax, equal_classes
+from trflm.speed import compiled
 
 CLASSES = [None, torch.tensor([1, 0, 1, 2]), torch.tensor([0, 0, 0, 0])]
 
@@ -46,7 +46,7 @@ def test_compiled_loops_choose_the_same_words(monkeypatch):
     h_RH, row_T = torch.randn(30, 6, generator=rng(1), dtype=torch.float64), torch.randint(30, (500,), generator=rng(2))
     given_T = torch.randint(-200, 200, (500,), generator=rng(3)).clamp(min=-1)
     word_T, log_prob_T = output.choose(h_RH, row_T, given_T, rng(4))
-    monkeypatch.setattr(kernels, "usable", lambda tensor: False)
+    monkeypatch.setattr(compiled, "usable", lambda tensor: False)
     expected_T, expected_log_prob_T = output.choose(h_RH, row_T, given_T, rng(4))
     assert word_T.tolist() == expected_T.tolist()
     assert word_T[given_T >= 0].tolist() == given_T[given_T >= 0].tolist()

@@ -11,8 +11,8 @@ from safetensors.torch import load, save
 from trflm.errors import InputError
 from trflm.language_model import LanguageModel
 from trflm.lms.ngram import KneserNeyConfig, NGram, kneser_ney
-from trflm.lms.ngram.proposal import NGramProposal
 from trflm.lms.ngram.tables import Order, Tables
+from trflm.lms.proposals.ngram import NGramProposal
 from trflm.text import Batch, Vocab, pack
 
 MODELS = ["unigram", "interpolated", "backed_off"]  # names of fixtures

@@ -2,8 +2,8 @@ import torch
 from harness import random_batch, rng
 from torch import nn
 
-from trflm.lms.lstm_proposal import LSTMProposal, LSTMProposalConfig
-from trflm.lms.recurrence import Recurrence, advance, next_states
+from trflm.lms.proposals.lstm import LSTMProposal, LSTMProposalConfig
+from trflm.recurrent.recurrence import Recurrence, advance, next_states
 
 
 def test_equals_torchs_lstm_forward_and_backward():

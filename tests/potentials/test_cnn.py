@@ -4,11 +4,11 @@ import pytest
 import torch
 from harness import check_potential, random_batch, rng
 
-from trflm.potentials import winograd
-from trflm.potentials.cnn import CNN, CNNConfig
-from trflm.potentials.cnn_bank import fill_by_torch, fill_compiled
-from trflm.potentials.cnn_layers import Rows, half_offsets
-from trflm.potentials.cnn_plain import plain_phi
+from trflm.potentials.cnn import winograd
+from trflm.potentials.cnn.bank import fill_by_torch, fill_compiled
+from trflm.potentials.cnn.layers import Rows, half_offsets
+from trflm.potentials.cnn.model import CNN, CNNConfig
+from trflm.potentials.cnn.plain import plain_phi
 
 SMALL = CNNConfig(embedding=6, projection=5, bank_width=4, bank_filters=3, stack_layers=2, stack_filters=4, init=0.5)
 SHAPES = [

@@ -2,7 +2,7 @@ import torch
 from harness import check_expected_gradient, check_potential, random_batch, random_pi, rng
 
 from trflm.potentials.blstm import BLSTM, BLSTMConfig
-from trflm.potentials.cnn import CNN, CNNConfig
+from trflm.potentials.cnn.model import CNN, CNNConfig
 from trflm.potentials.mixed import Mixed
 
 

@@ -4,11 +4,11 @@ import pytest
 import torch
 from harness import check_expected_gradient, check_language_model, check_potential, random_batch, random_pi, rng, tiny_vocab
 
+from trflm.field.trf import TRF
 from trflm.lms.ngram import KneserNeyConfig, NGram, kneser_ney
-from trflm.potentials.cnn import CNN, CNNConfig
-from trflm.potentials.reference import Tilted, log_lengths
+from trflm.potentials.cnn.model import CNN, CNNConfig
+from trflm.potentials.tilted import Tilted, log_lengths
 from trflm.sampling.exact import Exact, all_sentences
-from trflm.trf import TRF
 
 pytestmark = pytest.mark.filterwarnings("ignore:the .-grams of this text")
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from harness import rng
 
-from trflm.potentials import winograd
+from trflm.potentials.cnn import winograd
 
 
 @pytest.mark.parametrize("n_groups", [1, 3, winograd.CHUNK + 1])

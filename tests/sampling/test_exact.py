@@ -5,7 +5,7 @@ import torch
 from harness import check_expected_gradient, random_pi, rng, tiny_vocab
 from torch import nn
 
-from trflm.potentials.cnn import CNN, CNNConfig
+from trflm.potentials.cnn.model import CNN, CNNConfig
 from trflm.sampling.exact import Exact, all_sentences, log_likelihood
 from trflm.text import Batch
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 from harness import random_pi, rng, sentence_numbers, tiny_vocab
 
-from trflm.lms.lstm_proposal import LSTMProposal, LSTMProposalConfig
-from trflm.potentials.cnn import CNN, CNNConfig
+from trflm.field.trf import TRF
+from trflm.lms.proposals.lstm import LSTMProposal, LSTMProposalConfig
+from trflm.potentials.cnn.model import CNN, CNNConfig
 from trflm.sampling.chains import Chains, Target
 from trflm.sampling.draw import draw_sentences
 from trflm.sampling.exact import Exact, all_sentences
@@ -19,7 +20,6 @@ from trflm.sampling.gibbs import block_gibbs, mtmis_log_acceptance, with_block, 
 from trflm.sampling.jump import append, jump_log_acceptance, local_jump, log_gamma, truncate
 from trflm.sampling.mixture import TransMSConfig, trans_ms
 from trflm.text import Batch
-from trflm.trf import TRF
 
 V = 3
 TINY = CNNConfig(embedding=4, projection=4, bank_width=3, bank_filters=4, stack_layers=2, stack_filters=4, init=0.8)

@@ -4,8 +4,8 @@ import pytest
 import torch
 from harness import random_batch
 
-from trflm.text import cache
-from trflm.text.cache import cached
+from trflm.files import cache
+from trflm.files.cache import cached
 from trflm.text.word2vec import word2vec
 
 TEXT = random_batch(9, [3, 5, 2, 7] * 10)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from trflm.errors import InputError
-from trflm.text.writer import write_directory, write_text
+from trflm.files.writer import write_directory, write_text
 
 
 def test_text_appears_on_success_only(tmp_path: Path) -> None:

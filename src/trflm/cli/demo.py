@@ -31,13 +31,13 @@ def demo(
     (pip install 'trflm[demo]'). The report is DIR/report.html.
     """
     set_up(threads)
-    from trflm import run
-    from trflm.demo import DemoConfig, prepare, recipes
-    from trflm.progress import progress
+    from trflm.experiment.progress import progress
+    from trflm.experiment.train import Interrupted
     from trflm.reproduce.markdown import markdown
     from trflm.reproduce.models import Source
     from trflm.reproduce.plan import choose_rows, read_plan
     from trflm.reproduce.results import reproduce
+    from trflm.simulate.demo import DemoConfig, prepare, recipes
 
     if jobs < 0 or seed < 0:
         raise InputError("--jobs and --seed must not be negative")
@@ -55,7 +55,7 @@ def demo(
         overrides.append(f"run.threads={threads}")
     try:
         results = reproduce(plan, chosen, data, Source(recipes(), out, tuple(overrides)), seed, lambda: progress(quiet))
-    except run.Interrupted as stop:
+    except Interrupted as stop:
         sys.exit(stop.exit_code)
     print(markdown(results))
     print(f"{time.monotonic() - started:.0f} seconds; the report is {out / 'report.html'}")

@@ -14,7 +14,7 @@ def explain(model: Model, text: Text = "-", *, threads: Threads = 0) -> None:
     marks a place the model dislikes. For an n-gram or LSTM they are log p(word | words before).
     """
     set_up(threads)
-    from trflm.models import load_model
+    from trflm.experiment.store import load_model
     from trflm.text import read_corpus
 
     lm = load_model(model)

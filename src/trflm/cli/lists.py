@@ -70,7 +70,7 @@ def note(text: str) -> None:
 
 def load_models(names: Sequence[str], bf16: bool = False) -> dict[str, LanguageModel | None]:
     """name -> model, all of them before anything is scored; None for a score of the first pass (`score:NAME`)."""
-    from trflm.models import load_model
+    from trflm.experiment.store import load_model
 
     if not names:
         raise InputError("give at least one --lm MODEL")

@@ -60,7 +60,7 @@ def convert(
     from trflm.evaluation.formats import write_espnet, write_jsonl, write_kaldi, write_mlm, write_srilm
     from trflm.evaluation.nbest import drop_empty as leave_out
     from trflm.evaluation.nbest import refuse
-    from trflm.text.writer import write_directory
+    from trflm.files.writer import write_directory
 
     stream = _with_constants(lists.read(leave_out if drop_empty else refuse), _constants(constant))
     first = next(stream, None)

@@ -21,7 +21,7 @@ def set_up(threads: int) -> None:
     """Before the first use of torch."""
     if threads < 0:
         raise InputError(f"--threads {threads}: must not be negative")
-    from trflm.memory import keep_freed_memory
+    from trflm.speed.memory import keep_freed_memory
 
     keep_freed_memory()
     if threads:

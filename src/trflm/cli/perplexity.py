@@ -30,8 +30,8 @@ def perplexity(
     """
     set_up(threads)
     from trflm.evaluation.perplexity import perplexity as measure
+    from trflm.experiment.store import FieldModel, load_model
     from trflm.lms.lstm import LSTM, Preserve
-    from trflm.models import FieldModel, load_model
     from trflm.text import read_corpus
 
     lm = load_model(model)

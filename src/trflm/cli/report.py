@@ -16,9 +16,9 @@ def report(
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help="Where to write it; else RUN/report.html.")] = None,
 ) -> None:
     """Write the curves and settings of a run, or a table of results, as one self-contained HTML file, and print its name."""
-    from trflm.report import run_report
+    from trflm.experiment.curves import run_report
+    from trflm.files.writer import write_text
     from trflm.reproduce.page import results_page
-    from trflm.text.writer import write_text
 
     path = out or run / "report.html"
     page = results_page(run) if (run / "results.json").exists() else run_report(run)

@@ -30,8 +30,8 @@ def reproduce(
     A run directory DIR/NAME that is complete is used as it is. Results: results.json, results.md, report.html in DIR.
     """
     set_up(threads)
-    from trflm import run
-    from trflm.progress import progress
+    from trflm.experiment.progress import progress
+    from trflm.experiment.train import Interrupted
     from trflm.reproduce.markdown import markdown
     from trflm.reproduce.models import Source
     from trflm.reproduce.plan import choose_rows, only_strategies_of, read_plan
@@ -48,7 +48,7 @@ def reproduce(
         overrides.append(f"run.threads={threads}")
     try:
         results = make(plan, chosen, data, Source(recipes, out, tuple(overrides), train), seed, lambda: progress(quiet))
-    except run.Interrupted as stop:
+    except Interrupted as stop:
         sys.exit(stop.exit_code)
     print(markdown(results))
     print(f"the report is {out / 'report.html'}")

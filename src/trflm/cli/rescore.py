@@ -63,8 +63,8 @@ def rescore(
     from trflm.evaluation.rescore import Rescored, require_acoustic
     from trflm.evaluation.transcripts import match_utterances, read_transcripts
     from trflm.evaluation.weights import Weights, for_models, load_weights
+    from trflm.files.writer import write_directory
     from trflm.text.mapping import parse_mapping
-    from trflm.text.writer import write_directory
 
     # Everything is looked at before anything is scored.
     if (scale is None) == (weights is None):
@@ -166,7 +166,7 @@ def _report(rescored: "Rescored", references: dict[str, str], record: dict[str, 
 def _write(directory: Path, mark: str, rescored: "Rescored", record: dict[str, Any], scores: bool) -> None:
     from trflm.evaluation.formats import write_jsonl
     from trflm.evaluation.transcripts import write_transcripts
-    from trflm.text.writer import write_text
+    from trflm.files.writer import write_text
 
     write_transcripts(rescored.best(), directory / f"{mark}best.txt")
     if scores:

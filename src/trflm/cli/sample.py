@@ -26,7 +26,7 @@ def sample(
     if n < 1 or burn_in < 0 or (length is not None and length < 1):
         raise InputError("-n and --length must be at least 1, --burn-in must not be negative")
     set_up(threads)
-    from trflm.models import FieldModel, load_model
+    from trflm.experiment.store import FieldModel, load_model
 
     lm = load_model(model)
     if isinstance(lm, FieldModel):

@@ -21,7 +21,7 @@ def score(
 ) -> None:
     """Print the natural-log probability of each sentence, one a line."""
     set_up(threads)
-    from trflm.models import load_model
+    from trflm.experiment.store import load_model
     from trflm.text import read_corpus
 
     lm = load_model(model, bf16)
@@ -49,7 +49,7 @@ def score(
 
 def warn_about(corpus, lm) -> None:
     """What the scores rest on that a user should know of."""
-    from trflm.models import FieldModel
+    from trflm.experiment.store import FieldModel
 
     unknown, words = corpus.unknown_words, corpus.sentences.n_words
     if corpus.empty_lines:

@@ -51,13 +51,13 @@ def simulate(
         jobs: Processes; 0: as many as there are cores.
     """
     from trflm.evaluation.formats import write_kaldi
+    from trflm.files.reader import read_lines
+    from trflm.files.writer import write_directory, write_text
     from trflm.simulate.channel import Channel, ChannelConfig
     from trflm.simulate.lists import simulate as run
     from trflm.simulate.prior import Prior
     from trflm.simulate.pronunciations import Lexicon, default_dictionary, read_pronunciations
     from trflm.simulate.search import Recogniser, SearchConfig
-    from trflm.text.reader import read_lines
-    from trflm.text.writer import write_directory, write_text
 
     if n < 1 or utterances < 0 or jobs < 0 or seed < 0:
         raise InputError("--n must be at least 1; --utterances, --jobs and --seed must not be negative")

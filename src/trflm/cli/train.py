@@ -37,10 +37,10 @@ def train(
     if seed is not None:
         overrides += (f"run.seed={seed}",)
     set_up(threads)
-    from trflm import run
-    from trflm.config import NGramRecipe, read_recipe
-    from trflm.estimate import estimate
-    from trflm.progress import progress
+    from trflm.experiment import train as run
+    from trflm.experiment.estimate import estimate
+    from trflm.experiment.progress import progress
+    from trflm.experiment.recipe import NGramRecipe, read_recipe
 
     what = read_recipe(recipe, overrides)
     if isinstance(what, NGramRecipe):

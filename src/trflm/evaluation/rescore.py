@@ -21,8 +21,8 @@ from trflm.errors import InputError
 from trflm.evaluation.nbest import ACOUSTIC, NBest
 from trflm.evaluation.weights import Weights
 from trflm.language_model import LanguageModel
+from trflm.speed.threads import in_threads
 from trflm.text.mapping import TextMapping, apply
-from trflm.threads import in_threads
 
 CHUNK_WORDS = 32_768  # words a language model is given at once, by all threads together: whole utterances, which share much
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from trflm.errors import InputError
-from trflm.text.reader import read_lines
-from trflm.text.writer import write_text
+from trflm.files.reader import read_lines
+from trflm.files.writer import write_text
 
 
 def read_transcripts(path: Path | str) -> dict[str, str]:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from trflm.errors import InputError
-from trflm.text.reader import open_binary
-from trflm.text.writer import write_text
+from trflm.files.reader import open_binary
+from trflm.files.writer import write_text
 
 FORMAT = "trflm weights 1"
 

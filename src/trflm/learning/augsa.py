@@ -17,15 +17,15 @@ import torch
 from torch import Tensor
 
 from trflm.errors import InputError, TrainingError
+from trflm.field.trf import TRF
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.loop import Metrics, clip_gradient, known_lengths
-from trflm.lms.lstm_proposal import LSTMProposal
-from trflm.lms.proposal import draw_sentences_of
+from trflm.lms.proposals.lstm import LSTMProposal
+from trflm.lms.proposals.protocol import draw_sentences_of
 from trflm.sampling.chains import Target
 from trflm.sampling.mixture import TransMSConfig, trans_ms
 from trflm.text import Batch, pack
 from trflm.text.lengths import draw_from_cdf
-from trflm.trf import TRF
 
 MEMORY = 0.99  # of the running averages
 STUCK, STUCK_STEPS = 1e-3, 100  # an acceptance below this, for so many steps in a row, is a stuck sampler

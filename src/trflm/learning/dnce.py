@@ -14,15 +14,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trflm.field.trf import TRF
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.deleted import DeletedReference
 from trflm.learning.loop import Metrics, clip_gradient
 from trflm.learning.nce import NCE, NCEConfig
 from trflm.learning.replacements import Replacements
-from trflm.lms.lstm_proposal import LSTMProposal
 from trflm.lms.noise import ProposalNoise
+from trflm.lms.proposals.lstm import LSTMProposal
 from trflm.text import Batch, pack
-from trflm.trf import TRF
 
 
 @dataclass(frozen=True)

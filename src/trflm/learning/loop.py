@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from trflm.errors import InputError, TrainingError
+from trflm.field.trf import TRF
 from trflm.seeds import generator
 from trflm.text import Batch
-from trflm.trf import TRF
 
 Metrics = dict[str, float]
 

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trflm.field.trf import TRF
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.deleted import DeletedReference
 from trflm.learning.loop import Metrics, clip_gradient, known_lengths
@@ -24,7 +25,6 @@ from trflm.learning.replacements import DevChoice, Replacements
 from trflm.lms.noise import Noise
 from trflm.seeds import generator
 from trflm.text import Batch, pack
-from trflm.trf import TRF
 
 POOL = 20  # steps whose noise is drawn at once
 

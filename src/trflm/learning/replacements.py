@@ -19,11 +19,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from trflm.field.trf import TRF
 from trflm.lms.ngram import KneserNeyConfig, NGram, kneser_ney
 from trflm.lms.unigram import Unigram
 from trflm.seeds import generator
 from trflm.text import Batch, Vocab, pack
-from trflm.trf import TRF
 
 DEV_SENTENCES, DEV_WORDS = 1000, 10
 

@@ -22,6 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trflm.field.trf import TRF
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.loop import Metrics, clip_gradient, known_lengths
 from trflm.learning.replacements import DevChoice, Replacements
@@ -30,7 +31,6 @@ from trflm.seeds import generator
 from trflm.text import Batch
 from trflm.text.batch import in_parts
 from trflm.text.lengths import PI_FLOOR, draw_from_cdf
-from trflm.trf import TRF
 
 
 @dataclass(frozen=True)

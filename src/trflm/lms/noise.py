@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from trflm.lms.lstm import LSTM
-from trflm.lms.lstm_proposal import LSTMProposal
 from trflm.lms.ngram import NGram
-from trflm.lms.proposal import draw_sentences_of
+from trflm.lms.proposals.lstm import LSTMProposal
+from trflm.lms.proposals.protocol import draw_sentences_of
 from trflm.text import Batch
 from trflm.text.lengths import draw_from_cdf
 

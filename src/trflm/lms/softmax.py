@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trflm import kernels
-from trflm.lms.proposal import DRAW, draw_at
+from trflm.lms.proposals.protocol import DRAW, draw_at
+from trflm.speed import compiled
 
 FEW = 64  # trials of one class; the logits of more of them are one product
 
@@ -110,8 +110,8 @@ class ClassSoftmax(nn.Module):
         """[T, W] of the words of each row's class, -inf beyond it; the first counts[0] rows are of class 0, and so on."""
         logits_TW = h_TH.new_full((len(h_TH), max(self.sizes)), -math.inf)
         most, bounds = 0, [*self.starts, len(self.bias)]
-        if kernels.usable(h_TH):
-            from trflm.kernels.choice import class_logits
+        if compiled.usable(h_TH):
+            from trflm.lms.softmax_loops import class_logits
 
             most, of_classes = FEW, [torch.tensor(x) for x in (counts, bounds)]
             class_logits(most, *(x.detach().numpy() for x in (h_TH, *of_classes, self.weight, self.bias, logits_TW)))
@@ -133,11 +133,11 @@ class ClassSoftmax(nn.Module):
 
 def choose_or_take(log_prob_RK: Tensor, row_T: Tensor, given_T: Tensor, level_T: Tensor) -> Tensor:
     """[T] an index drawn from the row of each trial, at its level (see `draw_at`), or the one that is given."""
-    if kernels.usable(log_prob_RK):
-        from trflm.kernels import choice
+    if compiled.usable(log_prob_RK):
+        from trflm.lms import softmax_loops
 
         choice_T = torch.empty_like(row_T)
-        choice.choose_or_take(*(x.numpy() for x in (log_prob_RK.exp(), row_T, given_T, level_T, choice_T)))
+        softmax_loops.choose_or_take(*(x.numpy() for x in (log_prob_RK.exp(), row_T, given_T, level_T, choice_T)))
         return choice_T
     drawn = (given_T == DRAW).nonzero().squeeze(1)
     return given_T.index_copy(0, drawn, draw_at(log_prob_RK.index_select(0, row_T[drawn]), level_T[drawn]))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trflm.language_model import Explanation
-from trflm.lms.proposal import DRAW, Span
+from trflm.lms.proposals.protocol import DRAW, Span
 from trflm.seeds import generator
 from trflm.text import Batch, Vocab
 from trflm.text.lengths import PI_FLOOR, draw_from_cdf

@@ -19,9 +19,9 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from trflm.lms.lstm.prefixes import prefix_tree
-from trflm.lms.recurrence import read_packed, read_tree
 from trflm.potentials.dropout import check_share, dropout
+from trflm.recurrent.prefixes import prefix_tree
+from trflm.recurrent.recurrence import read_packed, read_tree
 from trflm.text import Batch
 
 SHARED = 0.8  # a tree of prefixes is used if it has at most so large a share of the states

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from trflm.potentials import cnn_windows
 from trflm.potentials.blstm import BLSTM, BLSTMConfig
-from trflm.potentials.cnn import CNNConfig, CNNLayers
+from trflm.potentials.cnn import score
+from trflm.potentials.cnn.network import CNNLayers, CNNSize
 from trflm.text import Batch
 
 
 @dataclass(frozen=True)
-class CNNBLSTMConfig(CNNConfig):
+class CNNBLSTMConfig(CNNSize):
     """The dimensions of the CNN and of the LSTMs. Dropout is where the CNN has it and where the BLSTM has it."""
 
     units: int = 200
@@ -35,7 +35,7 @@ class CNNBLSTMConfig(CNNConfig):
 class CNNInputs(CNNLayers):
     """The features of the CNN as what the LSTMs read."""
 
-    def __init__(self, config: CNNConfig, n_symbols: int) -> None:
+    def __init__(self, config: CNNSize, n_symbols: int) -> None:
         super().__init__(config, n_symbols)
         self.width = config.stack_filters
 
@@ -44,7 +44,7 @@ class CNNInputs(CNNLayers):
 
     def distinct_rows(self, marked: Batch) -> tuple[Tensor, Tensor]:
         """Windows of words take the place of words: sentences share a prefix if their windows up to it are the same."""
-        return cnn_windows.features(self, marked)
+        return score.features(self, marked)
 
 
 def cnn_blstm(config: CNNBLSTMConfig, n_words: int, rng: Generator | None = None) -> BLSTM:

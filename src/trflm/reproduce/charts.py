@@ -4,7 +4,7 @@ import html
 import math
 from typing import Any
 
-from trflm.report import ticks
+from trflm.experiment.curves import ticks
 
 COLOURS = ("--a", "--b", "--c", "--d", "--e", "--f")
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 430, 200, 46, 12, 10, 26

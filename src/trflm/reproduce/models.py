@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trflm.checkpoint import load_state
-from trflm.config import FieldRecipe, LSTMRecipe, NGramRecipe, Recipe, parse_recipe, read_recipe
 from trflm.errors import InputError
-from trflm.estimate import estimate
-from trflm.models import read_config
-from trflm.progress import Progress
-from trflm.run import Done, is_over, train
+from trflm.experiment.estimate import estimate
+from trflm.experiment.progress import Progress
+from trflm.experiment.recipe import FieldRecipe, LSTMRecipe, NGramRecipe, Recipe, parse_recipe, read_recipe
+from trflm.experiment.store import read_config
+from trflm.experiment.train import Done, is_over, train
+from trflm.files.tensors import load_state
 
 
 class NotAvailable(Exception):

@@ -4,8 +4,8 @@ import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from trflm.config import parse
 from trflm.errors import InputError
+from trflm.experiment.recipe import parse
 
 FILE = "tables.toml"
 

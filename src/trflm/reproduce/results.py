@@ -13,15 +13,15 @@ from trflm.errors import InputError, TrainingError
 from trflm.evaluation.alignment import nbest_errors
 from trflm.evaluation.oracle import oracle
 from trflm.evaluation.wer import WordErrors, word_error_rate
-from trflm.progress import Progress
+from trflm.experiment.directory import provenance
+from trflm.experiment.progress import Progress
+from trflm.files.writer import write_text
 from trflm.reproduce.markdown import markdown
 from trflm.reproduce.models import NotAvailable, Source, check_recipes, ensure_model, metrics
 from trflm.reproduce.page import page
 from trflm.reproduce.plan import Plan, Row
 from trflm.reproduce.row import Evaluation, Model, against
 from trflm.reproduce.scores import Lists, read_set
-from trflm.run_directory import provenance
-from trflm.text.writer import write_text
 
 CURVES = ("dev_log_likelihood", "dev_nll", "kl", "dev_perplexity", "dev_loss", "loss")
 
@@ -88,7 +88,7 @@ def reproduce(
 def _combined(
     row: Row, models: dict[str, Model], evaluation: Evaluation, source: Source, progress: Callable[[], Progress]
 ) -> tuple[dict[str, Any], WordErrors]:
-    from trflm.models import load_model
+    from trflm.experiment.store import load_model
 
     for name in row.models:
         if name not in models:

@@ -13,9 +13,9 @@ from trflm.evaluation.rescore import Rescored, ScoreTable
 from trflm.evaluation.significance import bootstrap_interval, compare
 from trflm.evaluation.tune import tune
 from trflm.evaluation.wer import WordErrors, word_error_rate
+from trflm.experiment.store import FieldModel, load_model
 from trflm.language_model import LanguageModel
 from trflm.lms.lstm import LSTM, Preserve, Shuffle
-from trflm.models import FieldModel, load_model
 from trflm.reproduce.models import last_epoch, training_seconds, unfinished
 from trflm.reproduce.scores import Lists, Timed, model_hash, scores_of
 from trflm.text import read_corpus

@@ -11,8 +11,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from trflm.field.trf import TRF
 from trflm.text import Batch
-from trflm.trf import TRF
 
 
 class Density(Protocol):

@@ -7,13 +7,13 @@ there is nothing to thin: the sentences are independent.
 import torch
 from torch import Tensor
 
-from trflm.lms.proposal import Proposal, draw_sentences_of
+from trflm.field.trf import TRF
+from trflm.lms.proposals.protocol import Proposal, draw_sentences_of
 from trflm.sampling.chains import Chains
 from trflm.sampling.gibbs import block_gibbs
 from trflm.sampling.mixture import TransMSConfig
 from trflm.text import Batch
 from trflm.text.lengths import draw_from_cdf
-from trflm.trf import TRF
 
 
 def draw_sentences(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trflm.lms.proposal import DRAW, Proposal, draw
+from trflm.lms.proposals.protocol import DRAW, Proposal, draw
 from trflm.sampling.chains import Chains, Density, replace
 from trflm.text import Batch
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trflm.lms.proposal import DRAW, Proposal
+from trflm.lms.proposals.protocol import DRAW, Proposal
 from trflm.sampling.chains import Chains, Target, replace
 from trflm.text import Batch, pack
 

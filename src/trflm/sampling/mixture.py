@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from trflm.lms.proposal import Proposal
+from trflm.lms.proposals.protocol import Proposal
 from trflm.sampling.chains import Chains, Target
 from trflm.sampling.gibbs import MoveInfo, block_gibbs
 from trflm.sampling.jump import JumpInfo, local_jump

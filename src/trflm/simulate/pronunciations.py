@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from trflm.errors import InputError
+from trflm.files.reader import read_lines
 from trflm.simulate.phones import NUMBER
-from trflm.text.reader import read_lines
 
 VARIANT = re.compile(r"\(\d+\)$")  # `read(2)`: another way to say the word before
 Pronunciations = dict[str, tuple[tuple[int, ...], ...]]  # word -> its ways to say it

@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from trflm.distinct import distinct
+from trflm.speed.distinct import distinct
 
 SCORING_WORDS = 1 << 15  # how many words are scored at once: bounds the memory of a call on sentences of usual length
 

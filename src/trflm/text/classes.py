@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from trflm.errors import InputError
+from trflm.files.reader import read_lines
+from trflm.files.writer import write_text
 from trflm.text.batch import Batch
-from trflm.text.reader import read_lines
 from trflm.text.vocab import Vocab
-from trflm.text.writer import write_text
 
 ROUNDING = 1e-6  # a gain in log-likelihood below this is none
 

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from trflm.errors import InputError
-from trflm.text.reader import read_lines
+from trflm.files.reader import read_lines
 
 Step = Callable[[list[str]], list[str]]
 TextMapping = tuple[Step, ...]

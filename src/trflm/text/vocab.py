@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from trflm.errors import InputError
+from trflm.files.reader import read_lines
 from trflm.text.batch import Batch
-from trflm.text.reader import read_lines
 
 UNK = "<unk>"
 

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from trflm.errors import InputError
+from trflm.files.cache import Tensors, cached
 from trflm.text.batch import Batch
-from trflm.text.cache import Tensors, cached
 
 
 def word2vec(text: Batch, n_words: int, size: int, seed: int) -> tuple[Tensor, Tensor]:

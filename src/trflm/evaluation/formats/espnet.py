@@ -13,7 +13,7 @@ from typing import Any
 from trflm.errors import InputError
 from trflm.evaluation.formats.records import Member, assemble, members
 from trflm.evaluation.nbest import ACOUSTIC, Finding, Kind, NBestList, Report, refuse
-from trflm.text.writer import write_text
+from trflm.files.writer import write_text
 
 END = "<eos>"
 WORD_START = "▁"  # how sentence pieces mark a blank

@@ -12,8 +12,8 @@ from typing import Any
 
 from trflm.evaluation.formats.records import NotJsonError, assemble, parse_json
 from trflm.evaluation.nbest import Finding, Kind, NBestList, Report, refuse
-from trflm.text.reader import read_lines
-from trflm.text.writer import write_text
+from trflm.files.reader import read_lines
+from trflm.files.writer import write_text
 
 KEYS = {"utterance", "reference", "hypotheses"}
 

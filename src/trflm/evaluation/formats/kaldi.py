@@ -16,8 +16,8 @@ import numpy as np
 from trflm.errors import InputError
 from trflm.evaluation.formats.fields import clean, parse_score
 from trflm.evaluation.nbest import Finding, Kind, NBestList, Report, refuse
-from trflm.text.reader import Line, read_lines
-from trflm.text.writer import write_text
+from trflm.files.reader import Line, read_lines
+from trflm.files.writer import write_text
 
 RANK = re.compile(r"[0-9]{1,9}")
 

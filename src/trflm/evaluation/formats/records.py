@@ -11,7 +11,7 @@ import numpy as np
 from trflm.errors import InputError
 from trflm.evaluation.formats.fields import SCORE_NAME, clean, encoding_fault, name_fault
 from trflm.evaluation.nbest import Finding, Kind, NBestList, Report
-from trflm.text.reader import read_lines
+from trflm.files.reader import read_lines
 
 BLANKS = " \t\r\n"
 

@@ -13,8 +13,8 @@ import numpy as np
 from trflm.errors import InputError
 from trflm.evaluation.formats.fields import parse_score
 from trflm.evaluation.nbest import ACOUSTIC, LM, Finding, Kind, NBestList, Report, refuse
-from trflm.text.reader import read_lines
-from trflm.text.writer import write_text
+from trflm.files.reader import read_lines
+from trflm.files.writer import write_text
 
 EXACT = Context(prec=28)
 LN10 = EXACT.ln(Decimal(10))

@@ -20,9 +20,9 @@ from torch import Generator, Tensor, nn
 from trflm import seeds
 from trflm.errors import InputError
 from trflm.language_model import Explanation
-from trflm.lms.lstm.prefixes import ROOT, PrefixTree, prefix_tree
-from trflm.lms.proposal import draw
-from trflm.lms.recurrence import read_tree
+from trflm.lms.proposals.protocol import draw
+from trflm.recurrent.prefixes import ROOT, PrefixTree, prefix_tree
+from trflm.recurrent.recurrence import read_tree
 from trflm.text import Batch, Vocab
 from trflm.text.batch import in_parts
 

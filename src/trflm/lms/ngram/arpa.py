@@ -30,11 +30,11 @@ from pathlib import Path
 import numpy as np
 
 from trflm.errors import InputError
+from trflm.files.reader import Line, read_lines
+from trflm.files.writer import write_text
 from trflm.lms.ngram.model import NGram
 from trflm.lms.ngram.tables import NOT_STORED, Order, Tables
-from trflm.text.reader import Line, read_lines
 from trflm.text.vocab import UNK, Vocab
-from trflm.text.writer import write_text
 
 START, END = "<s>", "</s>"
 LN10 = math.log(10)

@@ -1,0 +1,119 @@
+"""The layers of the CNN potential (the equations are in `model`), on packed batches without padding.
+
+y_i depends on word x_i alone and the bank is linear in y before its ReLU. So the bank's output is a sum of rows of a
+table, table[word, (width, offset)] = F_k[o] y(word), built once for the distinct words (`cnn_bank`); the zeros around a
+sentence are one more word, whose y is 0. A stack layer of width 3 needs 4/9 of its multiply-adds by minimal filtering
+(`cnn_layers`, `winograd`). Both are exact, forward and backward.
+
+Shapes: B sentences, N words in all, U distinct words, P (width, offset) pairs of the bank, K widths, w filters a width.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trflm.potentials.cnn.bank import SumRows, TableIndex
+from trflm.potentials.cnn.layers import Convolution, MaxPool, PooledConvolution, Rows, half_offsets
+from trflm.potentials.dropout import check_share, dropout
+from trflm.speed.word_cache import WordRows
+from trflm.text import Batch
+
+
+@dataclass(frozen=True)
+class CNNSize:
+    """The dimensions of the potential; the defaults are the paper's (its table 3), which has no dropout.
+
+    Dropout is on the pooled output of the bank, the widest layer (K*w channels), before the stack.
+    """
+
+    embedding: int = 256  # d_e
+    projection: int = 128  # d_p
+    bank_width: int = 10  # K: filter widths 1..K
+    bank_filters: int = 128  # w: filters of each width
+    pool_width: int = 2
+    stack_layers: int = 3  # n
+    stack_width: int = 3
+    stack_filters: int = 128  # d_s
+    init: float = 0.1  # parameters start uniform in +-init
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("embedding", "projection", "bank_width", "bank_filters", "pool_width"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} = {getattr(self, name)}: must be at least 1")
+        if self.stack_layers < 1 or self.stack_width < 1 or self.stack_filters < 1:
+            raise ValueError("stack_layers, stack_width and stack_filters must be at least 1")
+        if not self.init > 0:
+            raise ValueError(f"init = {self.init}: must be positive")
+        check_share(self.dropout)
+
+
+class CNNLayers(nn.Module):
+    """All but the last line of the equations: d_s features a position. Its parameters are not started here."""
+
+    score_in_bf16 = False  # the products of `score`, where the CPU has instructions for it
+
+    def __init__(self, config: CNNSize, n_words: int) -> None:
+        super().__init__()
+        self.config = config
+        self.offsets = [(k, o) for k in range(1, config.bank_width + 1) for o in half_offsets(k)]  # the P pairs
+        d_p, w, d_s = config.projection, config.bank_filters, config.stack_filters
+        inputs = [w * config.bank_width] + [d_s] * (config.stack_layers - 1)
+        self.embedding = nn.Parameter(torch.empty(n_words, config.embedding))
+        self.projection = nn.Parameter(torch.empty(d_p, config.embedding))  # W_p
+        self.projection_bias = nn.Parameter(torch.empty(d_p))  # b_p
+        self.bank = nn.Parameter(torch.empty(d_p, len(self.offsets), w))  # F
+        self.stack = nn.ParameterList(torch.empty(d_in, config.stack_width, d_s) for d_in in inputs)  # S
+        self.skip = nn.Parameter(torch.empty(config.stack_layers, d_s))  # a
+        self.word_table = WordTable()
+
+    def forget(self) -> None:
+        self.word_table.forget()
+
+    def features(self, batch: Batch, rng: torch.Generator | None = None) -> Tensor:
+        """[N, d_s] ReLU(sum_j a_j * Y_j)."""
+        h_RS, row_N = self.features_of_rows(batch, rng)
+        return h_RS.index_select(0, row_N)
+
+    def features_of_rows(self, batch: Batch, rng: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        """([R, d_s] the features where the layers have them, zero between sentences; [N] the row of each position)."""
+        rows = Rows(batch, [self.config.pool_width, self.config.stack_width])
+        h_RC = self._first_layer(self._bank(batch, rows), rows, rng)
+        total_RS = self.skip[0] * h_RC
+        for weight, a_S in zip(self.stack[1:], self.skip[1:], strict=True):
+            h_RC = Convolution.apply(h_RC, weight, rows)
+            total_RS = torch.addcmul(total_RS, a_S, h_RC)
+        return torch.relu(total_RS), rows.row_N
+
+    def _first_layer(self, f_RC: Tensor, rows: Rows, rng: torch.Generator | None) -> Tensor:
+        """Pooling, and the first layer of the stack."""
+        width, weight, share = self.config.pool_width, self.stack[0], self.config.dropout
+        if PooledConvolution.applies(width, weight) and (rng is None or share == 0):
+            return PooledConvolution.apply(f_RC, weight, rows)
+        return Convolution.apply(dropout(MaxPool.apply(f_RC, width, rows), share, rng), weight, rows)
+
+    def _bank(self, batch: Batch, rows: Rows) -> Tensor:
+        """[R, K*w] the bank before its ReLU, as sums of table rows; zero between sentences."""
+        words_U, word_N = batch.distinct_words
+        table, slot_U = self.word_table.of(self, words_U)
+        index = TableIndex.build(batch, rows, word_N.long(), slot_U, self.offsets, self.config.bank_width)
+        y_U = torch.relu(F.linear(F.embedding(words_U, self.embedding), self.projection, self.projection_bias))
+        return SumRows.apply(y_U, self.bank.flatten(1), table, index, rows.n_rows)
+
+
+class WordTable(WordRows):
+    """The table of a CNN, P rows [w] a word."""
+
+    def of(self, cnn: CNNLayers, words_U: Tensor) -> tuple[Tensor, Tensor]:
+        """(table [.., w], slot_U): the rows of word u are P * slot_U[u] and the following."""
+
+        def compute(words: Tensor, out: Tensor) -> None:
+            y_U = torch.relu(F.linear(cnn.embedding[words], cnn.projection, cnn.projection_bias))
+            torch.mm(y_U, cnn.bank.flatten(1), out=out)
+
+        parameters = (cnn.embedding, cnn.projection, cnn.projection_bias, cnn.bank)
+        with torch.no_grad():
+            rows, slot_U = self.find(words_U, len(cnn.embedding), cnn.bank[0].numel(), parameters, compute)
+        return rows.view(-1, cnn.config.bank_filters), slot_U

@@ -1,0 +1,71 @@
+"""The pointwise half of an LSTM, what follows the products, in one pass; float32 alone.
+
+torch's operations take several passes over the gates, and its tanh is accurate to the last bit, at 5 ns a number. Here a tanh
+takes 0.7 ns: a quotient of two polynomials, at most 4e-7 off.
+
+Shapes: P parents, R states, X inputs, n rows, H units; gates in the order input, forget, cell, output.
+"""
+
+import numpy as np
+
+from trflm.speed.compiled import compiled
+
+HALF = np.float32(0.5)
+# tanh x = x P(x^2) / Q(x^2) for |x| <= 9, where it reaches 1 in float32; fitted for the least relative error, 2e-8 before
+# rounding. Highest powers first.
+BOUND = np.float32(9)
+P4, P3, P2, P1, P0 = (np.float32(p) for p in (1.33546484e-08, 2.06090718e-05, 0.00349558742, 0.13381025, 0.999999979))
+Q4, Q3, Q2, Q1, Q0 = (np.float32(q) for q in (7.77655264e-07, 0.000328563372, 0.0258769794, 0.467143406, 1.0))
+
+
+@compiled
+def next_states(
+    product_P4H: np.ndarray,
+    parent_R: np.ndarray,
+    input_X4H: np.ndarray,
+    input_R: np.ndarray,
+    c_PH: np.ndarray,
+    h_RH: np.ndarray,
+    c_RH: np.ndarray,
+) -> None:
+    """h and c of each state, written into the last two. Its gates are the sum of its parent's product and its input."""
+    for r in range(len(parent_R)):
+        p, x = parent_R[r], input_R[r]
+        p0, p1, p2, p3 = product_P4H[p, 0], product_P4H[p, 1], product_P4H[p, 2], product_P4H[p, 3]
+        x0, x1, x2, x3 = input_X4H[x, 0], input_X4H[x, 1], input_X4H[x, 2], input_X4H[x, 3]
+        c_before_H, h_H, c_H = c_PH[p], h_RH[r], c_RH[r]
+        for j in range(len(c_H)):
+            c = sigmoid(p1[j] + x1[j]) * c_before_H[j] + sigmoid(p0[j] + x0[j]) * tanh(p2[j] + x2[j])
+            c_H[j] = c
+            h_H[j] = sigmoid(p3[j] + x3[j]) * tanh(c)
+
+
+@compiled
+def advance(gates_n4H: np.ndarray, c_before_nH: np.ndarray, c_nH: np.ndarray, h_nH: np.ndarray) -> None:
+    """c and h of each row, written into the last two; the gates are replaced by their sigmoids, and tanh for the cell's."""
+    for n in range(len(c_nH)):
+        i, f, g, o = gates_n4H[n, 0], gates_n4H[n, 1], gates_n4H[n, 2], gates_n4H[n, 3]
+        c_before_H, h_H, c_H = c_before_nH[n], h_nH[n], c_nH[n]
+        for gate in (i, f, o):  # a loop each: one that changes four rows at once does not become vector instructions
+            for j in range(len(gate)):
+                gate[j] = sigmoid(gate[j])
+        for j in range(len(g)):
+            g[j] = tanh(g[j])
+        for j in range(len(c_H)):
+            c = f[j] * c_before_H[j] + i[j] * g[j]
+            c_H[j] = c
+            h_H[j] = o[j] * tanh(c)
+
+
+@compiled
+def sigmoid(x: np.float32) -> np.float32:
+    return HALF + HALF * tanh(HALF * x)
+
+
+@compiled
+def tanh(x: np.float32) -> np.float32:
+    """NaN stays: a run that has gone wrong is to be seen."""
+    x = BOUND if x > BOUND else x
+    x = -BOUND if x < -BOUND else x
+    u = x * x
+    return x * ((((P4 * u + P3) * u + P2) * u + P1) * u + P0) / ((((Q4 * u + Q3) * u + Q2) * u + Q1) * u + Q0)

@@ -1,0 +1,96 @@
+"""The data of the demo: sentences of Wikipedia split into texts, and n-best lists of a simulated recogniser for two of them.
+
+Everything is a function of the seed. Files are made in one move, so an interrupted demo goes on where it stopped.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from trflm.errors import InputError
+from trflm.evaluation.formats import write_kaldi
+from trflm.evaluation.nbest import NBestList
+from trflm.files.reader import read_lines
+from trflm.files.writer import write_directory, write_text
+from trflm.simulate.channel import Channel, ChannelConfig
+from trflm.simulate.lists import simulate
+from trflm.simulate.prior import Prior
+from trflm.simulate.pronunciations import Lexicon, default_dictionary, read_pronunciations
+from trflm.simulate.search import Recogniser, SearchConfig
+from trflm.simulate.wikipedia import wikipedia_file, wikipedia_sentences
+
+
+@dataclass(frozen=True)
+class DemoConfig:
+    """How large the demo is."""
+
+    seed: int = 1
+    held_out: int = 800  # sentences of the valid and of the test text, each
+    dev: int = 150  # utterances
+    test: int = 200
+    shortest: int = 5  # words of an utterance
+    longest: int = 18
+    steering: int = 1  # one in so many training sentences teaches the recogniser's own bigram
+    hypotheses: int = 100
+    channel: ChannelConfig = field(default_factory=lambda: ChannelConfig(substitution=0.18))
+
+
+def recipes() -> Path:
+    """recipes/demo of the source tree, or of the installed package."""
+    inside = Path(__file__).parents[1] / "recipes" / "demo"
+    return inside if inside.exists() else Path(__file__).parents[3] / "recipes" / "demo"
+
+
+def prepare(data: Path, config: DemoConfig, jobs: int, say: Callable[[str], None]) -> None:
+    """settings.json, train.txt, valid.txt, test.txt, lists/dev and lists/test: what is missing of them."""
+    settings = json.dumps(asdict(config), indent=1) + "\n"
+    stamp = data / "settings.json"
+    if stamp.exists() and stamp.read_text() != settings:
+        raise InputError(f"{data}: was made with other settings; say --fresh to begin again, or give another --out")
+    (data / "lists").mkdir(parents=True, exist_ok=True)
+    with write_text(stamp) as file:
+        file.write(settings)
+    # 1. The text.
+    files = {name: data / f"{name}.txt" for name in ("train", "valid", "test")}
+    if not all(file.exists() for file in files.values()):
+        _write_texts(files, config, say)
+    texts = {name: [line.text.split() for line in read_lines(file)] for name, file in files.items()}
+    for name, lines in texts.items():
+        say(f"{name}: {len(lines):,} sentences, {sum(map(len, lines)):,} words")
+    missing = [name for name in ("dev", "test") if not (data / "lists" / name).exists()]
+    if not missing:
+        return
+    # 2. The recogniser knows the words of the training text that can be said.
+    lexicon = Lexicon.of((word for words in texts["train"] for word in words), read_pronunciations(default_dictionary()))
+    say(f"a recogniser of {len(lexicon):,} words; before its first search it compiles for some seconds")
+    prior = Prior.estimate(lexicon, texts["train"][:: config.steering])
+    recogniser = Recogniser(lexicon, Channel(config.channel), prior, SearchConfig())
+    # 3. Lists for sentences of the held-out texts.
+    for name in missing:
+        text, count, seed = {"dev": ("valid", config.dev, 0), "test": ("test", config.test, 1)}[name]
+        said = [w for w in texts[text] if config.shortest <= len(w) <= config.longest and all(x in lexicon.number for x in w)]
+        said = said[:count]
+        made = simulate(said, recogniser, config.hypotheses, 2 * config.seed + seed, name, jobs)
+        with write_directory(data / "lists" / name) as directory:
+            write_kaldi(_told(made, name, len(said), say), directory)
+
+
+def _write_texts(files: Mapping[str, Path], config: DemoConfig, say: Callable[[str], None]) -> None:
+    """Every sentence of the sample once, in an order of chance."""
+    say("reading the Wikipedia sample of the gensim package")
+    sentences = list(wikipedia_sentences(wikipedia_file()))
+    order = np.random.default_rng(config.seed).permutation(len(sentences))
+    cuts = {"test": (0, config.held_out), "valid": (config.held_out, 2 * config.held_out), "train": (2 * config.held_out, None)}
+    for name, (first, last) in cuts.items():
+        with write_text(files[name]) as file:
+            file.writelines(" ".join(sentences[i]) + "\n" for i in order[first:last])
+
+
+def _told(lists: Iterator[NBestList], name: str, n: int, say: Callable[[str], None]) -> Iterator[NBestList]:
+    for number, nbest in enumerate(lists, 1):
+        if number % 25 == 0 or number == n:
+            say(f"{name}: {number} of {n} utterances said, corrupted and searched for")
+        yield nbest
