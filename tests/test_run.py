@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -319,6 +320,30 @@ def test_two_at_once_are_refused(tmp_path):
         second = trf("train", recipe, "--out", run, "--resume")
     assert second.returncode == 2
     assert "another trf train is running there" in second.stderr
+
+
+def test_resuming_a_run_of_somebody_else_writes_through_no_link(tmp_path):
+    recipe, run, theirs = tiny_recipe(tmp_path), tmp_path / "run", tmp_path / "theirs"
+    command = ["train", recipe, "--out", run, "--quiet", "--set", "run.snapshots=1", "--set"]
+    assert trf(*command, "run.epochs=1").returncode == 0
+    files = ["training.safetensors.part", "vocab.txt.part", "metrics.jsonl", "train.log", "config.json", "model.safetensors"]
+    for name in [*files, "snapshots", "snapshots/epoch-000002.safetensors.part", "snapshots/epoch-000001.safetensors"]:
+        place, kept = run / name, tmp_path / "kept"
+        if place.exists():
+            place.rename(kept)
+            shutil.copytree(kept, theirs) if kept.is_dir() else shutil.copy(kept, theirs)
+        else:
+            theirs.write_bytes(b"precious")
+        place.symlink_to(theirs)
+        before = [(path, path.read_bytes()) for path in (theirs, *theirs.glob("*")) if path.is_file()]
+        refused = trf(*command, "run.epochs=2", "--resume")
+        assert (refused.returncode, f"{name}: is a symbolic link" in refused.stderr) == (2, True), (name, refused.stderr)
+        assert before == [(path, path.read_bytes()) for path in (theirs, *theirs.glob("*")) if path.is_file()]
+        place.unlink()
+        if kept.exists():
+            kept.rename(place)
+        shutil.rmtree(theirs) if theirs.is_dir() else theirs.unlink()
+    assert trf(*command, "run.epochs=2", "--resume").returncode == 0
 
 
 def test_minutes_end_a_run_which_can_go_on(tmp_path):

@@ -27,7 +27,7 @@ from trflm.learning.lstm import LSTMLearner
 from trflm.learning.schedules import stopped_rising
 from trflm.models import Learner, belonging, save_model, save_reference
 from trflm.progress import Progress, shown
-from trflm.run_directory import RunDirectory, locked, writing
+from trflm.run_directory import SNAPSHOTS, RunDirectory, locked, writing
 
 
 class Interrupted(Exception):
@@ -125,7 +125,7 @@ class Checkpoints:
 
     def __init__(self, run: RunDirectory, config: RunConfig) -> None:
         self.run, self.config = run, config
-        self.snapshots = run.path / "snapshots"
+        self.snapshots = run.path / SNAPSHOTS
 
     def restore(self, learner: Learner) -> Done:
         """Bring the learner and metrics.jsonl to the last checkpoint, if there is one."""
