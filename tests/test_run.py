@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,9 +14,10 @@ from commands import AUGSA, TINY_BLSTM, TINY_LSTM, TINY_NGRAM, TINY_RECIPE, TINY
 
 import trflm
 from trflm.experiment.progress import Quiet
-from trflm.experiment.recipe import LSTMRecipe, read_recipe
+from trflm.experiment.recipe import FieldRecipe, LSTMRecipe, read_recipe
 from trflm.experiment.store import FieldModel
-from trflm.experiment.train import train
+from trflm.experiment.train import Checkpoints, train
+from trflm.field.trf import TRF
 from trflm.files.tensors import load_state, save_state
 
 EPOCHS = 8  # of the runs that are killed or interrupted
@@ -92,12 +94,17 @@ def uninterrupted_lstm(tmp_path_factory):
 
 
 def same_end(run, other) -> None:
-    """Parameters, optimiser and metrics, bit for bit."""
-    for name in ("training.safetensors", "model.safetensors"):
-        (state, note), (expected, expected_note) = load_state(run / name), load_state(other / name)
-        assert flat(state) == flat(expected)
-        assert note["step"] == expected_note["step"]
+    """Parameters, optimiser and metrics, bit for bit; of the model and its snapshots every byte."""
+    (state, note), (expected, expected_note) = (load_state(at / "training.safetensors") for at in (run, other))
+    assert flat(state) == flat(expected)
+    assert note["step"] == expected_note["step"]
+    assert model_files(run) == model_files(other)
     assert metrics(run) == metrics(other)
+
+
+def model_files(run) -> dict[str, bytes]:
+    files = [run / "model.safetensors", *sorted((run / "snapshots").glob("*"))]
+    return {file.name: file.read_bytes() for file in files}
 
 
 def flat(state, path=""):
@@ -119,7 +126,7 @@ def check_killed_and_resumed(recipe, run, whole) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     same_end(run, whole)
     resumed = sum("resumed at" in line for line in (run / "train.log").read_text().splitlines())
-    assert resumed > kills // 3, "the kills fell before the first checkpoint; let them live longer"
+    assert resumed >= kills // 3, "the kills fell before the first checkpoint; let them live longer"
 
 
 def test_sigkill_at_random_moments_changes_nothing(uninterrupted, tmp_path):
@@ -207,6 +214,30 @@ def test_snapshots_of_nce_are_the_models_of_their_epochs_and_go_with_the_setting
     loaded = trflm.load(run)
     assert isinstance(loaded, FieldModel)
     assert len(loaded.fields) == 1
+
+
+def test_resuming_at_the_end_leaves_the_model_as_it_was_bit_for_bit(tmp_path, monkeypatch):
+    """However the machine that goes on rounds, and whichever files a kill after the last checkpoint left behind."""
+    recipe, run = tiny_recipe(tmp_path), tmp_path / "run"
+    what = read_recipe(recipe, ["run.epochs=3", "run.snapshots=1"])
+    assert isinstance(what, FieldRecipe)
+    saved = []
+    save = Checkpoints.save_model
+    monkeypatch.setattr(
+        Checkpoints, "save_model", lambda *of: (saved.append(model_files(run)) if of[2].step > 6 else 0, save(*of))
+    )
+    train(what, run, False, Quiet())
+    finished = model_files(run)
+    assert list(finished) == ["model.safetensors", "epoch-000003.safetensors"]
+    phi = TRF.phi
+    monkeypatch.setattr(TRF, "phi", lambda trf, batch: phi(trf, batch) * (1 + 1e-12))
+    train(what, run, True, Quiet())
+    assert model_files(run) == finished
+    assert len(saved[-2]) == 3, "an old snapshot beside the new one, and the old model"
+    for name, content in saved[-2].items():
+        (run / name if name == "model.safetensors" else run / "snapshots" / name).write_bytes(content)
+    train(what, run, True, Quiet())
+    assert model_files(run) == finished
 
 
 def test_a_diverged_model_is_never_saved(tmp_path):
@@ -319,6 +350,30 @@ def test_two_at_once_are_refused(tmp_path):
         second = trf("train", recipe, "--out", run, "--resume")
     assert second.returncode == 2
     assert "another trf train is running there" in second.stderr
+
+
+def test_resuming_a_run_of_somebody_else_writes_through_no_link(tmp_path):
+    recipe, run, theirs = tiny_recipe(tmp_path), tmp_path / "run", tmp_path / "theirs"
+    command = ["train", recipe, "--out", run, "--quiet", "--set", "run.snapshots=1", "--set"]
+    assert trf(*command, "run.epochs=1").returncode == 0
+    files = ["training.safetensors.part", "vocab.txt.part", "metrics.jsonl", "train.log", "config.json", "model.safetensors"]
+    for name in [*files, "snapshots", "snapshots/epoch-000002.safetensors.part", "snapshots/epoch-000001.safetensors"]:
+        place, kept = run / name, tmp_path / "kept"
+        if place.exists():
+            place.rename(kept)
+            shutil.copytree(kept, theirs) if kept.is_dir() else shutil.copy(kept, theirs)
+        else:
+            theirs.write_bytes(b"precious")
+        place.symlink_to(theirs)
+        before = [(path, path.read_bytes()) for path in (theirs, *theirs.glob("*")) if path.is_file()]
+        refused = trf(*command, "run.epochs=2", "--resume")
+        assert (refused.returncode, f"{name}: is a symbolic link" in refused.stderr) == (2, True), (name, refused.stderr)
+        assert before == [(path, path.read_bytes()) for path in (theirs, *theirs.glob("*")) if path.is_file()]
+        place.unlink()
+        if kept.exists():
+            kept.rename(place)
+        shutil.rmtree(theirs) if theirs.is_dir() else theirs.unlink()
+    assert trf(*command, "run.epochs=2", "--resume").returncode == 0
 
 
 def test_minutes_end_a_run_which_can_go_on(tmp_path):

@@ -71,6 +71,26 @@ def test_srilm_round_trip_is_lossless(lists: list[NBestList]) -> None:
 # Known files -----------------------------------------------------------------------------------------------------------
 
 
+CLASHES = [("nbest", "the hypotheses"), ("ref", "the references"), ("Ref", "the references"), ("lm LM", "the score 'lm'")]
+
+
+@pytest.mark.parametrize(("scores", "clash"), CLASHES)
+def test_scores_that_would_take_the_file_of_something_else_are_refused(tmp_path: Path, scores: str, clash: str) -> None:
+    nbest = NBestList("u", ["it rose"], {name: np.array([-1.0]) for name in ["acoustic", *scores.split()]}, "it rose")
+    with pytest.raises(
+        InputError, match=rf"the score '{scores.split()[-1]}' .* is the file of {clash}; give the score another"
+    ):
+        write_kaldi([nbest], tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("names", "message"), [("u u", "another one has the file u.txt"), (".u", "cannot name a file")])
+def test_srilm_files_that_would_be_lost_are_refused(tmp_path: Path, names: str, message: str) -> None:
+    scores = {"acoustic": np.array([-1.0]), "lm": np.array([-1.0])}
+    with pytest.raises(InputError, match=message):
+        write_srilm([NBestList(name, ["it rose"], scores) for name in names.split()], tmp_path)
+
+
 def test_srilm_scores_are_base_10_and_pauses_are_not_words(tmp_path: Path) -> None:
     (tmp_path / "sa1.score").write_text("-2 -1 4 <s> it rose </s>\n-3 -1.5 3 it -pau- rows\n")
     (nbest,) = read_srilm(tmp_path)

@@ -22,10 +22,13 @@ from trflm.experiment.progress import Progress
 from trflm.experiment.recipe import Recipe, parse_recipe
 from trflm.experiment.store import read_config
 from trflm.files.tensors import write_atomically
+from trflm.files.writer import check_regular, open_to_append
 from trflm.learning.loop import Moment
 
 # What a run has written that has nothing to lose yet: it may be started anew.
 BEFORE_A_CHECKPOINT = {"config.json", "vocab.txt", "metrics.jsonl", "train.log", "reference.safetensors"}
+FILES = (*sorted(BEFORE_A_CHECKPOINT), "training.safetensors", "model.safetensors")
+SNAPSHOTS = "snapshots"  # the directory of epoch-*.safetensors
 # Keys of [run] that a resumed run may set anew.
 MAY_CHANGE = {"epochs", "minutes", "checkpoint_seconds", "snapshots", "stop_window", "stop_gain", "threads"}
 
@@ -45,8 +48,8 @@ class RunDirectory:
         write_atomically(config_path, (json.dumps(config, indent=1) + "\n").encode())
 
     def __enter__(self) -> "RunDirectory":
-        self.metrics = open(self.path / "metrics.jsonl", "a", encoding="utf-8")
-        self.log_file = open(self.path / "train.log", "a", encoding="utf-8")
+        self.metrics = open_to_append(self.path / "metrics.jsonl")
+        self.log_file = open_to_append(self.path / "train.log")
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -87,9 +90,10 @@ def locked(out: Path, resume: bool) -> Iterator[None]:
     begun = {path.name for path in out.iterdir()} - BEFORE_A_CHECKPOINT if out.is_dir() else set()
     if begun and not resume:
         raise InputError(f"{out}: exists already; go on with it by --resume, or give another --out")
+    check_files(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        lock = open(out / "train.log", "a")
+        lock = open_to_append(out / "train.log")
     except OSError as error:
         raise InputError(f"{out}: cannot be made or written: {error.strerror or error}") from error
     with lock:
@@ -98,6 +102,16 @@ def locked(out: Path, resume: bool) -> Iterator[None]:
         except BlockingIOError as error:
             raise InputError(f"{out}: another trf train is running there; wait for it, or give another --out") from error
         yield
+
+
+def check_files(out: Path) -> None:
+    """The files of a run that somebody else may have made: none leads out of its directory."""
+    for name in FILES:
+        check_regular(out / name)
+        check_regular(out / f"{name}.part")
+    check_regular(out / SNAPSHOTS, directory=True)
+    for file in (out / SNAPSHOTS).glob("epoch-*"):
+        check_regular(file)
 
 
 def check_same(config: dict[str, Any], recipe: Recipe, data: Data, path: Path) -> None:

@@ -19,7 +19,7 @@ import torch
 
 from trflm.errors import InputError, TrainingError
 from trflm.experiment.data import Data
-from trflm.experiment.directory import RunDirectory, locked, writing
+from trflm.experiment.directory import SNAPSHOTS, RunDirectory, locked, writing
 from trflm.experiment.learners import build_learner
 from trflm.experiment.progress import Progress, shown
 from trflm.experiment.recipe import FieldRecipe, LSTMRecipe, RunConfig
@@ -125,7 +125,7 @@ class Checkpoints:
 
     def __init__(self, run: RunDirectory, config: RunConfig) -> None:
         self.run, self.config = run, config
-        self.snapshots = run.path / "snapshots"
+        self.snapshots = run.path / SNAPSHOTS
 
     def restore(self, learner: Learner) -> Done:
         """Bring the learner and metrics.jsonl to the last checkpoint, if there is one."""
@@ -140,8 +140,11 @@ class Checkpoints:
         if self.run.metrics.tell() < note["metrics_bytes"]:
             raise TrainingError(f"{self.run.metrics.name}: shorter than at the last checkpoint; it was changed from outside")
         self.run.metrics.truncate(note["metrics_bytes"])
+        if not isinstance(learner, LSTMLearner) and "log_Z1" in note:  # else as good as the same, but for rounding
+            learner.trf.remember_log_Z1(note["log_Z1"])
         done = Done(note["step"], note["seconds"], note["dev_history"])
-        self.save_model(learner, done)  # a kill may have fallen between the two files
+        self.save_model(learner, done)  # a kill may have fallen between the files
+        self.prune(learner, done)
         return done
 
     def save(self, learner: Learner, done: Done, moment: Moment) -> None:
@@ -152,14 +155,21 @@ class Checkpoints:
         note = {"step": done.step, "seconds": done.seconds, "dev_history": done.dev_history, "metrics_bytes": size}
         state = learner.state_dict()
         check_state(state, done.step)
+        if not isinstance(learner, LSTMLearner):
+            note["log_Z1"] = learner.trf.log_Z1()
         if self.config.snapshots and moment.epoch.is_integer():
             with writing(self.snapshots):
                 self.snapshots.mkdir(exist_ok=True)
             save_model(self.snapshots / f"epoch-{int(moment.epoch):06d}.safetensors", learner, done.step)
         save_state(self.run.checkpoint, state, content="training", **note)
         self.save_model(learner, done)
+        self.prune(learner, done)
+
+    def prune(self, learner: Learner, done: Done) -> None:
+        """Remove the snapshots that the model does not name."""
+        kept = self.kept(learner, done)
         for old in sorted(self.snapshots.glob("epoch-*.safetensors")):
-            if old not in self.kept(learner, done):
+            if old not in kept:
                 old.unlink()
 
     def kept(self, learner: Learner, done: Done) -> list[Path]:

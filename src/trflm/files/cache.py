@@ -6,7 +6,6 @@ A cache is only a saving: a file that is damaged, of another kind or cannot be w
 import contextlib
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
+from trflm.files.writer import replacing
 from trflm.text.batch import Batch
 
 Tensors = dict[str, Tensor]
@@ -41,10 +41,5 @@ def cached(what: str, text: Batch, compute: Callable[[], Tensors]) -> Tensors:
 def write(path: Path, tensors: Tensors) -> None:
     """In one move: who reads at the same time sees all of it or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, beside = tempfile.mkstemp(suffix=".part", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()}))
-        os.replace(beside, path)
-    finally:
-        Path(beside).unlink(missing_ok=True)
+    with replacing(path) as file:
+        file.write(safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()}))

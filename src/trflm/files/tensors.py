@@ -4,9 +4,7 @@ A file is safetensors with one JSON note in its metadata; nothing in it is ever 
 a learner's) is stored as its tensors by path and the rest as JSON.
 """
 
-import contextlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import safetensors.torch
 from torch import Tensor
 
 from trflm.errors import InputError, TrainingError
+from trflm.files.writer import replacing
 
 FORMAT = 1  # raised when a file of this version could not be read by the version before
 NOTE = "trflm"  # the metadata key
@@ -22,31 +21,15 @@ NOTE = "trflm"  # the metadata key
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace `path` by `content` in one move, or leave it as it was and raise TrainingError."""
-    beside = path.with_name(path.name + ".part")
     try:
-        with open(beside, "wb") as file:
+        with replacing(path, durable=True) as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-        sync_directory(path.parent)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            beside.unlink()
         kept = f"; the {path.name} written before is intact" if path.exists() else ""
         raise TrainingError(
             f"{path}: cannot be written ({len(content):,} bytes): {error.strerror or error}{kept}. "
             "Free some space and go on with --resume"
         ) from error
-
-
-def sync_directory(directory: Path) -> None:
-    """Make a rename durable."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def save_state(path: Path, state: dict[str, Any], **note: Any) -> None:

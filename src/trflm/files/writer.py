@@ -1,21 +1,72 @@
-"""Files out: plain, .gz or standard output, complete or not there at all.
+"""Files out: plain, .gz or standard output, complete or not there at all. Every file of the project is written by `replacing`,
+but for logs that grow (`open_to_append`).
 
-What is being written lies beside its destination under a hidden name and is renamed when it is whole, so an interrupted
-command never leaves half a result that looks like a result.
+What is being written lies beside its destination under a name of its own and is renamed when it is whole, so an interrupted
+command never leaves half a result that looks like a result. Nothing is ever written through a link.
 """
 
 import gzip
 import os
+import secrets
 import shutil
+import stat
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 from trflm.errors import InputError
+
+
+@contextmanager
+def replacing(path: Path, durable: bool = False) -> Iterator[BinaryIO]:
+    """A new file to write into, which takes the place of `path` in one move, on success only; else an OSError, and `path` is
+    as it was.
+
+    `durable` is for a directory that one process at a time writes: after a loss of power, too, the file is whole, and a
+    process that is killed leaves at most one `.part`, which the next one removes.
+    """
+    partial = path.with_name(f"{path.name}.part") if durable else _beside(path)
+    if durable:
+        partial.unlink(missing_ok=True)
+    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(partial, path)
+        if durable:
+            _sync_directory(path.parent)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def open_to_append(path: Path) -> TextIO:
+    """A log to go on with: a regular file without a second name, or an InputError."""
+    check_regular(path)
+    file = open(path, "a", encoding="utf-8", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o666))
+    if os.fstat(file.fileno()).st_nlink != 1:
+        file.close()
+        raise InputError(f"{path}: has another name as well (a hard link), and what has that name would change too; copy it")
+    return file
+
+
+def check_regular(path: Path, directory: bool = False) -> None:
+    """What we write to, if it is there, is a file (or a directory) itself: no link that leads elsewhere, no pipe, no device."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not (stat.S_ISDIR(mode) if directory else stat.S_ISREG(mode)):
+        found = "a symbolic link" if stat.S_ISLNK(mode) else "something else"
+        wanted = "a directory" if directory else "a regular file"
+        raise InputError(
+            f"{path}: is {found} where {wanted} is expected; nothing is written there. Remove it, or put a copy there"
+        )
 
 
 @contextmanager
@@ -27,25 +78,14 @@ def write_text(path: Path | str) -> Iterator[TextIO]:
     path = Path(path)
     if path.is_dir():
         raise InputError(f"{path}: is a directory; give a file name")
-    try:
-        descriptor, partial = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}; give a directory that exists") from error
-    try:
-        with os.fdopen(descriptor, "wb") as raw:
-            if path.suffix == ".gz":  # no name and time inside, so that the same content gives the same bytes
-                with (
-                    gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed,
-                    TextIOWrapper(packed, encoding="utf-8", newline="\n") as file,
-                ):
-                    yield file
-            else:
-                with TextIOWrapper(raw, encoding="utf-8", newline="\n") as file:
-                    yield file
-        os.chmod(partial, 0o666 & ~_umask())
-        os.replace(partial, path)
-    finally:
-        Path(partial).unlink(missing_ok=True)
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(replacing(path))
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror}; give a directory that exists") from error
+        if path.suffix == ".gz":  # no name and time inside, so that the same content gives the same bytes
+            file = stack.enter_context(gzip.GzipFile("", "wb", 6, file, mtime=0))
+        yield stack.enter_context(TextIOWrapper(file, encoding="utf-8", newline="\n"))
 
 
 @contextmanager
@@ -54,19 +94,27 @@ def write_directory(path: Path | str) -> Iterator[Path]:
     path = Path(path)
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise InputError(f"{path}: exists already; give a new name or remove it first")
+    partial = _beside(path)
     try:
-        partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
+        partial.mkdir()
     except OSError as error:
         raise InputError(f"{path}: cannot be made: {error.strerror}; make {path.parent} first") from error
     try:
         yield partial
-        partial.chmod(0o777 & ~_umask())
         os.replace(partial, path)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _beside(path: Path) -> Path:
+    """A hidden name that nobody else uses."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make a rename durable."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

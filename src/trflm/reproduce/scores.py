@@ -14,6 +14,7 @@ from trflm.evaluation.nbest import NBest
 from trflm.evaluation.rescore import LMScores, Sentences, distinct_sentences, require_acoustic, score_lm
 from trflm.evaluation.transcripts import match_utterances, read_transcripts
 from trflm.evaluation.weights import content_hash
+from trflm.files.writer import replacing
 from trflm.language_model import LanguageModel
 from trflm.text.mapping import parse_mapping
 
@@ -61,16 +62,15 @@ def scores_of(file: Path, model_hash: str, lists: Lists, lm: LanguageModel, in_o
     scores = score_lm(lists.nbest, lists.sentences, lm, at_once=in_order)
     seconds = time.perf_counter() - started
     file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(f".{file.name}.partial.npz")
-    np.savez_compressed(
-        partial,
-        key=np.array(key),
-        log_prob_H=scores.log_prob_H,
-        oov_H=scores.oov_H,
-        oov_types=np.array(sorted(scores.oov_types), dtype=str),
-        seconds=np.array(seconds),
-    )
-    partial.replace(file)
+    with replacing(file) as content:
+        np.savez_compressed(
+            content,
+            key=np.array(key),
+            log_prob_H=scores.log_prob_H,
+            oov_H=scores.oov_H,
+            oov_types=np.array(sorted(scores.oov_types), dtype=str),
+            seconds=np.array(seconds),
+        )
     return Timed(scores, seconds)
 
 

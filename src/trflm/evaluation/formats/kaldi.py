@@ -46,6 +46,7 @@ def write_kaldi(lists: Iterable[NBestList], directory: Path) -> None:
         reference = None
         for number, nbest in enumerate(lists):
             if number == 0:
+                _check_names(nbest)
                 columns = {name: stack.enter_context(write_text(directory / f"{name}.txt")) for name in nbest.scores}
             if columns.keys() != nbest.scores.keys():
                 raise InputError(f'utterance "{nbest.utterance}" has other scores than the first; give all the same')
@@ -56,6 +57,18 @@ def write_kaldi(lists: Iterable[NBestList], directory: Path) -> None:
             for name, file in columns.items():
                 values = nbest.scores[name].tolist()
                 file.writelines(f"{nbest.utterance}-{rank} {value!r}\n" for rank, value in enumerate(values, 1))
+
+
+def _check_names(nbest: NBestList) -> None:
+    """No two files with one name, which on some systems `lm` and `LM` are."""
+    taken = {"nbest": "the hypotheses", "ref": "the references"}
+    for name in nbest.scores:
+        if name.lower() in taken:
+            raise InputError(
+                f'utterance "{nbest.utterance}": the score {name!r} would be written to {name}.txt, which is the file of '
+                f"{taken[name.lower()]}; give the score another name, or convert to jsonl, which takes any"
+            )
+        taken[name.lower()] = f"the score {name!r}"
 
 
 @dataclass

@@ -50,9 +50,12 @@ def write_srilm(lists: Iterable[NBestList], directory: Path) -> None:
                 f'utterance "{nbest.utterance}" has the scores {sorted(nbest.scores)}; SRILM lists hold exactly '
                 f"{ACOUSTIC!r} and {LM!r}: add or leave out scores"
             )
-        if "/" in nbest.utterance or utterance_name(Path(f"{nbest.utterance}.txt")) != nbest.utterance:
+        path = directory / f"{nbest.utterance}.txt"
+        if "/" in nbest.utterance or nbest.utterance.startswith(".") or utterance_name(path) != nbest.utterance:
             raise InputError(f'utterance "{nbest.utterance}" cannot name a file; rename it')
-        with write_text(directory / f"{nbest.utterance}.txt") as file:
+        if path.exists():
+            raise InputError(f'utterance "{nbest.utterance}": another one has the file {path.name}; rename one of them')
+        with write_text(path) as file:
             for text, acoustic, lm in zip(nbest.texts, nbest.scores[ACOUSTIC], nbest.scores[LM], strict=True):
                 words = text.split()
                 if not NOT_WORDS.isdisjoint(words):
