@@ -13,7 +13,6 @@ import torch
 from measure import arguments, report, training_text
 
 from trflm.experiment.data import Data
-from trflm.experiment.learners import build_learner
 from trflm.experiment.recipe import FieldRecipe, read_recipe
 from trflm.learning.dnce import DNCE
 from trflm.learning.nce import NCE, POOL
@@ -34,7 +33,7 @@ def main() -> None:
         path = Path(__file__).parents[1] / "recipes" / "ptb" / f"{name}.toml"
         recipe = read_recipe(path, ["run.init=", "model.word2vec=false"])
         assert isinstance(recipe, FieldRecipe)
-        learner = build_learner(recipe, data, fresh=True)
+        learner = recipe.build(data, fresh=True)
         assert isinstance(learner, NCE)
         steps = 8 if parsed.quick and isinstance(learner, DNCE) else rounds * POOL
         drawing, whole = timed(learner, steps)

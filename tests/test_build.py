@@ -5,13 +5,14 @@ import torch
 from commands import TINY_TEXT
 
 from trflm.errors import InputError
-from trflm.experiment.data import Data
 from trflm.experiment.directory import RunDirectory
-from trflm.experiment.learners import build_learner, proposal_classes
-from trflm.experiment.recipe import FieldRecipe, LSTMProposalSection, read_recipe
-from trflm.experiment.store import FieldModel, load_model, save_model
+from trflm.experiment.recipe import FieldRecipe, read_recipe
+from trflm.experiment.store import load_model, save_model
+from trflm.field.snapshots import FieldModel
+from trflm.kinds import Start
 from trflm.learning.augsa import AugSA
 from trflm.learning.nce import NCE
+from trflm.lms.proposals.lstm import LSTMProposalConfig
 from trflm.potentials.blstm import BLSTM
 from trflm.potentials.cnn.model import CNN
 from trflm.potentials.mixed import Mixed
@@ -47,34 +48,34 @@ def recipe(tmp_path, monkeypatch) -> FieldRecipe:
 
 
 def test_classes_by_frequency_by_exchange_and_from_a_file(recipe, tmp_path):
-    data = Data.read(recipe)
-    V = len(data.vocab)
-    assert proposal_classes(LSTMProposalSection(classes=0), data) is None
-    by_frequency = proposal_classes(LSTMProposalSection(classes=2), data)
+    data = recipe.data.read()
+    V, start = len(data.vocab), Start(data.vocab, data.train.sentences)
+    assert LSTMProposalConfig(classes=0).word_classes(start) is None
+    by_frequency = LSTMProposalConfig(classes=2).word_classes(start)
     assert by_frequency is not None
     assert torch.bincount(by_frequency).tolist() == [V // 2, V - V // 2]
     for _ in range(2):  # computed, then from the cache
-        by_exchange = proposal_classes(LSTMProposalSection(classes=4, exchange=True), data)
+        by_exchange = LSTMProposalConfig(classes=4, exchange=True).word_classes(start)
         expected = exchange_classes(data.train.sentences, V, 4).class_V
         assert by_exchange is not None
         assert torch.equal(by_exchange[:, None] == by_exchange, expected[:, None] == expected)
     write_classes(torch.arange(V) % 2 * 5, data.vocab, tmp_path / "classes.txt")  # classes 0 and 5
-    from_file = proposal_classes(recipe.proposal, data)
+    from_file = recipe.proposal.word_classes(start)
     assert from_file is not None
     assert from_file.tolist() == (torch.arange(V) % 2).tolist()
     with pytest.raises(ValueError, match="leave out one of them"):
-        LSTMProposalSection(exchange=True, classes_file="x")
+        LSTMProposalConfig(exchange=True, classes_file="x")
 
 
 def test_a_model_comes_back_with_its_classes_and_a_run_refuses_others(recipe, tmp_path):
-    data = Data.read(recipe)
+    data = recipe.data.read()
     V = len(data.vocab)
     write_classes((torch.arange(V) > 0).long(), data.vocab, tmp_path / "classes.txt")  # of very different sizes
-    learner = build_learner(recipe, data, fresh=True)
+    learner = recipe.build(data, fresh=True)
     assert isinstance(learner, AugSA)
     (tmp_path / "run").mkdir()
     with RunDirectory(tmp_path / "run", recipe, data):
-        save_model(tmp_path / "run/model.safetensors", learner, 0)
+        save_model(tmp_path / "run/model.safetensors", learner.model, step=0)
     (tmp_path / "classes.txt").unlink()
     lm = load_model(tmp_path / "run")
     assert isinstance(lm, FieldModel)
@@ -82,7 +83,7 @@ def test_a_model_comes_back_with_its_classes_and_a_run_refuses_others(recipe, tm
     assert torch.equal(lm.proposal.log_q(batch), learner.proposal.log_q(batch))
 
     write_classes(torch.arange(V) % 2, data.vocab, tmp_path / "classes.txt")
-    other = build_learner(recipe, data, fresh=False)
+    other = recipe.build(data, fresh=False)
     with pytest.raises(InputError, match="not those the run was started with"):
         other.load_state_dict(learner.state_dict())
 
@@ -107,8 +108,8 @@ def test_a_field_of_each_potential_starts_from_word2vec_learns_and_comes_back(ki
     recipe = read_recipe(tmp_path / "r.toml")
     assert isinstance(recipe, FieldRecipe)
     assert recipe.model.kind == kind
-    data = Data.read(recipe)
-    learner = build_learner(recipe, data, fresh=True)
+    data = recipe.data.read()
+    learner = recipe.build(data, fresh=True)
     assert isinstance(learner, NCE)
     potential = learner.trf.potential
     words_U, vector_UE = word2vec(data.train.sentences, len(data.vocab), 4, recipe.run.seed)
@@ -121,7 +122,7 @@ def test_a_field_of_each_potential_starts_from_word2vec_learns_and_comes_back(ki
 
     (tmp_path / "run").mkdir()
     with RunDirectory(tmp_path / "run", recipe, data):
-        save_model(tmp_path / "run/model.safetensors", learner, 1)
+        save_model(tmp_path / "run/model.safetensors", learner.model, step=1)
     with RunDirectory(tmp_path / "run", recipe, data):  # the same recipe is accepted again
         pass
     text = ["the cat ran", "a bird"]

@@ -4,7 +4,11 @@ import json
 import pytest
 
 from trflm.errors import InputError
-from trflm.experiment.recipe import CNNModel, FieldRecipe, LSTMRecipe, NCELearner, NGramRecipe, SGDLearner, parse, read_recipe
+from trflm.experiment.recipe import FieldRecipe, LSTMRecipe, NGramRecipe, read_recipe
+from trflm.experiment.toml import parse
+from trflm.learning.lstm import SGDConfig
+from trflm.learning.nce import NCEConfig
+from trflm.potentials.cnn.model import CNNConfig
 
 
 @pytest.fixture
@@ -23,8 +27,8 @@ GOOD = '[data]\ntrain = "t.txt"\n[model]\nkind = "cnn"\nembedding = 8\n[learner]
 def test_values_defaults_and_overrides(recipe):
     r = read_recipe(recipe(GOOD), ["learner.batch=7", "data.train=other file.txt", "run.minutes=1.5"])
     assert isinstance(r, FieldRecipe)
-    assert isinstance(r.learner, NCELearner)
-    assert isinstance(r.model, CNNModel)
+    assert isinstance(r.learner, NCEConfig)
+    assert isinstance(r.model, CNNConfig)
     assert (r.model.embedding, r.model.projection) == (8, 128)
     assert (r.learner.batch, r.learner.lr) == (7, 1.0)
     assert isinstance(r.learner.lr, float)
@@ -39,7 +43,7 @@ NGRAM = '[data]\ntrain = "t.txt"\n[model]\nkind = "ngram"\nmin_counts = [1, 1, 2
 def test_the_kind_of_model_says_which_sections_there_are(recipe):
     lstm, ngram = read_recipe(recipe(LSTM)), read_recipe(recipe(NGRAM))
     assert isinstance(lstm, LSTMRecipe)
-    assert isinstance(lstm.learner, SGDLearner)
+    assert isinstance(lstm.learner, SGDConfig)
     assert isinstance(ngram, NGramRecipe)
     assert ngram.model.min_counts == (1, 1, 2)
 

@@ -15,8 +15,8 @@ from commands import AUGSA, TINY_BLSTM, TINY_LSTM, TINY_NGRAM, TINY_RECIPE, TINY
 import trflm
 from trflm.experiment.progress import Quiet
 from trflm.experiment.recipe import FieldRecipe, LSTMRecipe, read_recipe
-from trflm.experiment.store import FieldModel
 from trflm.experiment.train import Checkpoints, train
+from trflm.field.snapshots import FieldModel
 from trflm.field.trf import TRF
 from trflm.files.tensors import load_state, save_state
 

@@ -1,4 +1,4 @@
-"""The one error a user may see: its message names the file, the line, the value and the remedy."""
+"""The two errors a user may see. Their messages name the file, the line, the value and the remedy."""
 
 
 class InputError(ValueError):

@@ -3,9 +3,9 @@
 Shapes: B sentences, N words in all.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -24,11 +24,20 @@ class Explanation:
     word_N: Tensor
     rest_B: Tensor
 
+    @property
+    def log_prob_B(self) -> Tensor:
+        return self.batch.sum_words(self.word_N) + self.rest_B
+
 
 class LanguageModel(Protocol):
     """A model of whole sentences over a vocabulary."""
 
     vocab: Vocab
+
+    @property
+    def normalised(self) -> bool:
+        """Whether `log_prob` is exact. A random field's rests on estimates of log Z_l: a perplexity then needs an interval."""
+        ...
 
     def log_prob(self, sentences: Batch | Sequence[str]) -> Tensor:
         """[B] natural log probability of each sentence, words outside the vocabulary taken as `<unk>`."""
@@ -38,10 +47,69 @@ class LanguageModel(Protocol):
         """log_prob, split over the words."""
         ...
 
-    def sample(self, n: int, *, seed: int = 1, length: int | None = None) -> list[str]:
-        """n independent sentences, all of `length` words if it is given; the same seed gives the same sentences."""
+    def sample(self, n: int, *, seed: int = 1, length: int | None = None, burn_in: int = 50) -> list[str]:
+        """n independent sentences, all of `length` words if it is given; the same seed gives the same sentences. `burn_in`
+        is how many sweeps a model that is sampled by Markov chains takes before each; others draw exactly."""
         ...
 
     def n_parameters(self) -> int:
         """How many numbers the model stores (the #param column of the paper's table)."""
         ...
+
+    def cautions(self, batch: Batch) -> list[str]:
+        """What a user should know of the scores of these sentences, each a clause that follows the name of their file."""
+        ...
+
+    def in_order(self, seed: int = 1) -> "Mapping[str, LanguageModel]":
+        """The ways of reading sentences as one text in order that the model has, by the paper's names (section 5.1)."""
+        ...
+
+
+class Stored(Protocol):
+    """What a run stores: a random field with its proposal, or a directed model."""
+
+    @property
+    def vocab(self) -> Vocab: ...
+
+    def to_state(self) -> dict[str, Any]:
+        """Nested dicts of tensors and numbers, for `files.tensors`."""
+        ...
+
+    def note(self) -> dict[str, Any]:
+        """What else is to be known of it, as JSON."""
+        ...
+
+    def recall(self, note: Mapping[str, Any]) -> None:
+        """Take from its `note` what would be computed anew, and might then differ in the last bit."""
+        ...
+
+    def fixed_parts(self) -> "Mapping[str, Stored]":
+        """Models that it rests on and that never change, by the name of their file: they are stored once."""
+        ...
+
+
+class Directed:
+    """What models that predict word after word have in common."""
+
+    normalised = True
+
+    def explain(self, sentences: Batch | Sequence[str]) -> Explanation:
+        raise NotImplementedError
+
+    def log_prob(self, sentences: Batch | Sequence[str]) -> Tensor:
+        return self.explain(sentences).log_prob_B
+
+    def cautions(self, batch: Batch) -> list[str]:
+        return []
+
+    def in_order(self, seed: int = 1) -> Mapping[str, LanguageModel]:
+        return {}
+
+    def note(self) -> dict[str, Any]:
+        return {}
+
+    def recall(self, note: Mapping[str, Any]) -> None:
+        pass
+
+    def fixed_parts(self) -> Mapping[str, Stored]:
+        return {}

@@ -5,8 +5,8 @@ import pytest
 import torch
 from harness import check_language_model, random_batch, random_pi, rng, tiny_vocab
 
-from trflm.experiment.store import FieldModel
 from trflm.field.engine import Engine
+from trflm.field.snapshots import FieldModel
 from trflm.field.trf import TRF
 from trflm.lms.ngram import KneserNeyConfig, kneser_ney
 from trflm.lms.unigram import Unigram
@@ -15,6 +15,7 @@ from trflm.potentials.cnn.plain import plain_phi
 from trflm.potentials.cnn.windows import _known
 from trflm.potentials.mixed import Mixed
 from trflm.potentials.tilted import Tilted
+from trflm.sampling.draw import FieldSampler
 from trflm.sampling.exact import Exact
 from trflm.sampling.mixture import TransMSConfig
 from trflm.speed.threads import in_threads
@@ -56,7 +57,7 @@ def test_a_model_of_one_field_is_the_exact_one():
     with torch.no_grad():
         exact = Exact.of(field.potential, 3, 4)
     field.zeta[1:] = exact.log_Z[1:] - exact.log_Z[1]
-    check_language_model(FieldModel([field], Unigram(field.vocab, field.pi, torch.zeros(3)), TransMSConfig()), 4)
+    check_language_model(FieldModel([field], FieldSampler(Unigram(field.vocab, field.pi, torch.zeros(3)), TransMSConfig())), 4)
 
 
 def test_many_sentences_are_scored_in_parts_that_share_their_index(monkeypatch):

@@ -56,9 +56,9 @@ def test_each_window_is_computed_once(shape):
 
 
 def cnn_of(shape: Shape) -> CNN:
-    widths = {"bank_width": shape.bank_width, "pool_width": shape.pool_width, "stack_width": shape.stack_width}
+    K, p, s, n = shape
     config = CNNConfig(
-        embedding=4, projection=5, bank_filters=3, stack_filters=4, stack_layers=shape.stack_layers, init=0.5, **widths
+        4, 5, bank_width=K, bank_filters=3, pool_width=p, stack_layers=n, stack_width=s, stack_filters=4, init=0.5
     )
     return CNN(config, 30, rng()).double()
 

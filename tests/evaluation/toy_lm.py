@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from trflm.language_model import Explanation
+from trflm.language_model import Directed, Explanation
 from trflm.text import UNK, Batch, Vocab
 
 
-class UnigramLM:
+class UnigramLM(Directed):
     """log p(sentence) = sum of the words' scores; remembers how many sentences it was asked for."""
 
     def __init__(self, scores: Mapping[str, float], unknown: float = -1.0) -> None:
@@ -26,7 +26,7 @@ class UnigramLM:
         batch = self.vocab.batch(sentences)
         return Explanation(batch, self.score_V[batch.ids_N], torch.zeros(len(batch), dtype=torch.float64))
 
-    def sample(self, n: int, *, seed: int = 1, length: int | None = None) -> list[str]:
+    def sample(self, n: int, *, seed: int = 1, length: int | None = None, burn_in: int = 50) -> list[str]:
         return [self.vocab.words[-1]] * n
 
     def n_parameters(self) -> int:

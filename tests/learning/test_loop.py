@@ -3,6 +3,7 @@ import torch
 from harness import random_batch
 
 from trflm.errors import TrainingError
+from trflm.language_model import Stored
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.loop import Metrics, training
 from trflm.seeds import generator
@@ -20,6 +21,13 @@ class Recorder:
     def step(self, number: int, rng: torch.Generator) -> Metrics:
         self.seen.append((self.batches.of_step(number).lengths_B.tolist(), float(torch.rand((), generator=rng))))
         return {"loss": 1.0 / len(self.seen)}
+
+    def usable(self, dev: Batch) -> Batch:
+        return dev
+
+    @property
+    def model(self) -> Stored:
+        raise NotImplementedError("the loop stores nothing")
 
     def evaluate(self, dev: Batch) -> Metrics:
         return {"dev_loss": float(len(dev))}

@@ -176,7 +176,7 @@ def test_replaced_words_are_drawn_from_the_density_that_the_ratio_uses():
     assert float((share_V - odds_V / odds_V.sum()).abs().max()) < 0.0125  # five standard errors
     every = Batch(torch.tensor([0, 0, 2, 0, 1, 2, 0, 2, 2]), torch.full((V,), 3))
     one_V = torch.ones(V, dtype=torch.int64)
-    for other_V in (unigram().log_word_V.exp(), bigram().log_q(every, one_V, one_V).exp()):  # g is neither of its halves
+    for other_V in (unigram().log_word_V.exp(), bigram().log_span(every, one_V, one_V).exp()):  # g is neither of its halves
         assert float((share_V - other_V).abs().max()) > 0.03
 
 

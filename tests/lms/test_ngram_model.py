@@ -102,7 +102,7 @@ def test_log_q_sums_to_one_over_spans(name: str, prefix: str, request: pytest.Fi
     lm: NGram = request.getfixturevalue(name)
     start = len(prefix.split())
     whole = lm.vocab.batch([f"{prefix} {span}" for span in lm.vocab.sentences(spans(3))])
-    log_q = lm.log_q(whole, spread(start, 27), spread(3, 27))
+    log_q = lm.log_span(whole, spread(start, 27), spread(3, 27))
     torch.testing.assert_close(log_q.double().exp().sum(), torch.tensor(1.0, dtype=torch.float64), rtol=1e-6, atol=0)
 
 
@@ -112,10 +112,10 @@ def test_propose_draws_from_log_q(name: str, prefix: str, request: pytest.Fixtur
     lm: NGram = request.getfixturevalue(name)
     start, n = len(prefix.split()), 40_000
     context = lm.vocab.batch([f"{prefix} a"]).select(torch.zeros(n, dtype=torch.int64))  # words after `start` play no part
-    drawn, log_q = lm.propose(context, spread(start, n), spread(2, n), torch.Generator().manual_seed(0))
+    drawn, log_q = lm.draw_spans(context, spread(start, n), spread(2, n), torch.Generator().manual_seed(0))
     number = drawn.ids_N.view(n, 2) @ torch.tensor([3, 1])  # of each span in `spans(2)`
     whole = lm.vocab.batch([f"{prefix} {span}" for span in lm.vocab.sentences(spans(2))])
-    exact = lm.log_q(whole, spread(start, 9), spread(2, 9))
+    exact = lm.log_span(whole, spread(start, 9), spread(2, 9))
     torch.testing.assert_close(log_q, exact[number])
     p = exact.double().exp()
     error = (torch.bincount(number, minlength=9) / n - p) / (p * (1 - p) / n).sqrt()
@@ -154,17 +154,17 @@ def test_log_q_of_a_proposed_span_put_in_place(model: NGram, text: Batch) -> Non
     batch = text.select(torch.nonzero(text.lengths_B >= 4).squeeze(1)[:200])
     start = torch.arange(200) % 5
     length = 1 + torch.arange(200) % 3
-    span, log_q = model.propose(batch, start, length, torch.Generator().manual_seed(3))
+    span, log_q = model.draw_spans(batch, start, length, torch.Generator().manual_seed(3))
     rows = zip(batch.ids_N.split(batch.lengths_B.tolist()), span.ids_N.split(length.tolist()), start.tolist(), strict=True)
     spliced = pack([Batch(ids := torch.cat([x[:s], u]), torch.tensor([len(ids)])) for x, u, s in rows])
-    torch.testing.assert_close(model.log_q(spliced, start.clamp(max=batch.lengths_B), length), log_q)
+    torch.testing.assert_close(model.log_span(spliced, start.clamp(max=batch.lengths_B), length), log_q)
 
 
 def test_log_q_of_a_span_beyond_the_sentence(model: NGram) -> None:
     with pytest.raises(ValueError, match="beyond the end"):
-        model.log_q(model.vocab.batch(["w1 w2"]), torch.tensor([1]), torch.tensor([2]))
+        model.log_span(model.vocab.batch(["w1 w2"]), torch.tensor([1]), torch.tensor([2]))
     with pytest.raises(ValueError, match="beyond the end"):
-        model.propose(model.vocab.batch(["w1 w2"]), torch.tensor([3]), torch.tensor([1]), torch.Generator())
+        model.draw_spans(model.vocab.batch(["w1 w2"]), torch.tensor([3]), torch.tensor([1]), torch.Generator())
 
 
 def test_no_sentences_have_no_scores(model: NGram) -> None:

@@ -7,8 +7,8 @@ from trflm.potentials.mixed import Mixed
 
 
 def small(n_words: int, dropout: float = 0.0) -> Mixed:
-    sizes = {"embedding": 4, "projection": 4, "bank_width": 3, "bank_filters": 3, "stack_layers": 2, "stack_filters": 4}
-    cnn = CNN(CNNConfig(**sizes, init=0.5, dropout=dropout), n_words, rng(1))
+    config = CNNConfig(4, 4, bank_width=3, bank_filters=3, stack_layers=2, stack_filters=4, init=0.5, dropout=dropout)
+    cnn = CNN(config, n_words, rng(1))
     return Mixed([cnn, BLSTM(BLSTMConfig(embedding=5, units=4, init=0.5, dropout=dropout), n_words, rng(2))]).double()
 
 

@@ -9,8 +9,6 @@ from trflm.cli.options import Model, Quiet, Threads, set_up
 from trflm.cli.score import warn_about
 from trflm.errors import InputError
 
-PRESERVE_STREAMS = 20
-
 
 def perplexity(
     model: Model,
@@ -30,20 +28,19 @@ def perplexity(
     """
     set_up(threads)
     from trflm.evaluation.perplexity import perplexity as measure
-    from trflm.experiment.store import FieldModel, load_model
-    from trflm.lms.lstm import LSTM, Preserve
+    from trflm.experiment.store import load_model
     from trflm.text import read_corpus
 
     lm = load_model(model)
-    if isinstance(lm, FieldModel):
+    if not lm.normalised:
         raise InputError(
             f"{model}: a random field is normalised by an estimate only, and an interval for its perplexity is not available "
             "yet; give an n-gram or LSTM model, or compare by word error rates"
         )
     if preserve:
-        if not isinstance(lm, LSTM):
+        if "preserve" not in lm.in_order():
             raise InputError(f"{model}: --preserve is for LSTM models; leave it out")
-        lm = Preserve(lm, PRESERVE_STREAMS)
+        lm = lm.in_order()["preserve"]
     corpus = read_corpus(text, lm.vocab)
     if not quiet:
         warn_about(corpus, lm)

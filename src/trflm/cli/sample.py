@@ -26,12 +26,7 @@ def sample(
     if n < 1 or burn_in < 0 or (length is not None and length < 1):
         raise InputError("-n and --length must be at least 1, --burn-in must not be negative")
     set_up(threads)
-    from trflm.experiment.store import FieldModel, load_model
+    from trflm.experiment.store import load_model
 
-    lm = load_model(model)
-    if isinstance(lm, FieldModel):
-        sentences = lm.sample(n, seed=seed, length=length, burn_in=burn_in)
-    else:
-        sentences = lm.sample(n, seed=seed, length=length)
-    for sentence in sentences:
+    for sentence in load_model(model).sample(n, seed=seed, length=length, burn_in=burn_in):
         print(sentence)

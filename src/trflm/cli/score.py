@@ -49,17 +49,10 @@ def score(
 
 def warn_about(corpus, lm) -> None:
     """What the scores rest on that a user should know of."""
-    from trflm.experiment.store import FieldModel
-
     unknown, words = corpus.unknown_words, corpus.sentences.n_words
     if corpus.empty_lines:
         print(f"trf: {corpus.path}: {corpus.empty_lines} empty lines skipped", file=sys.stderr)
     if unknown:
         print(f"trf: {corpus.path}: {unknown} of {words} words are not in the vocabulary: scored as <unk>", file=sys.stderr)
-    if isinstance(lm, FieldModel) and (unseen := int(lm.unseen(corpus.sentences.lengths_B).sum())):
-        longest = lm.fields[-1].max_length
-        print(
-            f"trf: {corpus.path}: {unseen} sentences have a length that training did not have (it went to {longest} "
-            "words): pi is floored, zeta goes on linearly",
-            file=sys.stderr,
-        )
+    for caution in lm.cautions(corpus.sentences):
+        print(f"trf: {corpus.path}: {caution}", file=sys.stderr)

@@ -1,19 +1,36 @@
-"""From a recipe to its text and its random field: which class each kind of potential makes."""
+"""[data]: the text of a recipe and its vocabulary, as the recipe names them and as they are read."""
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
-from trflm.experiment.recipe import BLSTMModel, CNNBLSTMModel, CNNModel, MixedModel, PotentialModel, Recipe
-from trflm.field.trf import TRF
-from trflm.lms.ngram import NGram
-from trflm.potentials.blstm import BLSTM
-from trflm.potentials.cnn.model import CNN
-from trflm.potentials.cnn_blstm import cnn_blstm
-from trflm.potentials.mixed import Mixed
-from trflm.potentials.tilted import Tilted
 from trflm.text import Corpus, Vocab, read_corpus
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """[data]: the text and the vocabulary."""
+
+    train: str = ""
+    valid: str = ""  # dev text; none if empty
+    vocab: str = ""  # a word list; if empty the vocabulary is made from train
+    vocab_size: int = 0  # keep the most frequent words, <unk> included; 0: all
+    min_count: int = 1  # keep words seen at least so often
+    max_length: int = 0  # longer sentences are left out of training; 0: the longest there is
+
+    def __post_init__(self) -> None:
+        if not self.train:
+            raise ValueError("train is missing: give the training text, for instance --set data.train=FILE")
+        if min(self.vocab_size, self.max_length) < 0 or self.min_count < 1:
+            raise ValueError("vocab_size and max_length must not be negative, min_count must be at least 1")
+        if self.vocab and (self.vocab_size or self.min_count != 1):
+            raise ValueError("vocab is a fixed word list: leave out vocab_size and min_count")
+
+    def read(self) -> "Data":
+        if self.vocab:
+            vocab = Vocab.from_list(self.vocab)
+        else:
+            vocab = Vocab.from_text([self.train], size=self.vocab_size or None, min_count=self.min_count)
+        train = read_corpus(self.train, vocab, self.max_length or None)
+        return Data(vocab, train, read_corpus(self.valid, vocab) if self.valid else None)
 
 
 @dataclass(frozen=True)
@@ -23,33 +40,3 @@ class Data:
     vocab: Vocab
     train: Corpus
     dev: Corpus | None
-
-    @classmethod
-    def read(cls, recipe: Recipe) -> "Data":
-        data = recipe.data
-        if data.vocab:
-            vocab = Vocab.from_list(data.vocab)
-        else:
-            vocab = Vocab.from_text([data.train], size=data.vocab_size or None, min_count=data.min_count)
-        train = read_corpus(data.train, vocab, data.max_length or None)
-        return cls(vocab, train, read_corpus(data.valid, vocab) if data.valid else None)
-
-
-def build_trf(
-    model: PotentialModel, vocab: Vocab, pi: Tensor, reference: NGram | None = None, rng: torch.Generator | None = None
-) -> TRF:
-    """A random field with fresh parameters."""
-    potential = build_potential(model, len(vocab), rng)
-    return TRF(vocab, Tilted(potential, reference) if reference else potential, pi)
-
-
-def build_potential(model: PotentialModel, n_words: int, rng: torch.Generator | None = None) -> CNN | BLSTM | Mixed:
-    match model:
-        case CNNModel():
-            return CNN(model, n_words, rng)
-        case BLSTMModel():
-            return BLSTM(model, n_words, rng)
-        case CNNBLSTMModel():
-            return cnn_blstm(model, n_words, rng)
-        case MixedModel():
-            return Mixed([build_potential(part, n_words, rng) for part in model.parts])

@@ -7,11 +7,10 @@ from pathlib import Path
 import torch
 
 from trflm.evaluation.perplexity import perplexity
-from trflm.experiment.data import Data
 from trflm.experiment.directory import RunDirectory, locked
 from trflm.experiment.progress import Progress
 from trflm.experiment.recipe import NGramRecipe
-from trflm.experiment.store import save_ngram
+from trflm.experiment.store import save_model
 from trflm.learning.loop import Metrics, Moment
 from trflm.lms.ngram import kneser_ney
 
@@ -20,7 +19,7 @@ def estimate(recipe: NGramRecipe, out: Path, resume: bool, progress: Progress) -
     """Estimate the model of a recipe into directory `out`; with `resume`, unless it is there already."""
     if recipe.run.threads:
         torch.set_num_threads(recipe.run.threads)
-    data = Data.read(recipe)
+    data = recipe.data.read()
     with locked(out, resume), RunDirectory(out, recipe, data) as run, progress:
         if run.model.exists():
             run.log(f"finished before; the model is in {out}", progress)
@@ -37,7 +36,7 @@ def estimate(recipe: NGramRecipe, out: Path, resume: bool, progress: Progress) -
         dev = {"dev_perplexity": perplexity(ngram, data.dev.sentences).perplexity} if data.dev else None
         run.metrics.truncate(0)
         run.record(Moment(1, 1, 1.0, metrics, dev), time.monotonic() - started)
-        save_ngram(run.model, ngram)
+        save_model(run.model, ngram)
         shown = ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in {**metrics, **(dev or {})}.items())
         run.log(f"{ngram.n_parameters():,} n-grams of up to {recipe.model.order} words; {shown}", progress)
         run.log(f"finished; the model is in {out}", progress)

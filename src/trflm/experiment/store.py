@@ -1,8 +1,4 @@
-"""Models on disk: a directory with config.json, vocab.txt, model.safetensors and perhaps snapshots/; or an ARPA file.
-
-`FieldModel` is what a user loads of a random field: one field, or the fields of the last epochs whose scores are averaged
-as in the paper, with the proposal they can be sampled by. LSTM and n-gram models are loaded as they are.
-"""
+"""Models on disk: a directory with config.json, vocab.txt, model.safetensors and perhaps snapshots/; or an ARPA file."""
 
 import hashlib
 import json
@@ -11,112 +7,58 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
+from trflm import lms, potentials
 from trflm.errors import InputError
-from trflm.experiment.data import build_trf
-from trflm.experiment.recipe import LSTMModel, LSTMProposalSection, Model, NGramModel, PotentialModel, parse
-from trflm.field.engine import Engine
+from trflm.experiment.toml import choose, parse
+from trflm.field.snapshots import REFERENCE, FieldModel
 from trflm.field.trf import TRF
 from trflm.files.tensors import load_state, save_state
-from trflm.language_model import Explanation, LanguageModel
-from trflm.learning.augsa import AugSA
-from trflm.learning.dnce import DNCE
-from trflm.learning.lstm import LSTMLearner
-from trflm.learning.nce import NCE
-from trflm.learning.word_nce import WordNCE
-from trflm.lms.lstm import LSTM
-from trflm.lms.ngram import NGram, read_arpa
-from trflm.lms.proposals.lstm import LSTMProposal
-from trflm.lms.proposals.ngram import NGramProposal
+from trflm.kinds import Start
+from trflm.language_model import LanguageModel, Stored
+from trflm.learning.context import Given
+from trflm.lms.ngram import KneserNeyConfig, NGram, read_arpa
+from trflm.lms.proposals import stored_proposal
+from trflm.lms.proposals.lstm import LSTMProposalConfig
 from trflm.lms.proposals.protocol import Proposal
-from trflm.lms.unigram import Unigram
+from trflm.potentials.protocol import PotentialConfig
 from trflm.potentials.tilted import Tilted
-from trflm.sampling.draw import draw_sentences
+from trflm.sampling.draw import FieldSampler
 from trflm.sampling.mixture import TransMSConfig
-from trflm.seeds import generator
-from trflm.text import Batch, Vocab
-
-REFERENCE = "reference.safetensors"  # in a run whose field tilts an n-gram model
-
-Learner = AugSA | NCE | WordNCE | LSTMLearner
+from trflm.text import Vocab
 
 
-class FieldModel:
-    """A trained random field as a language model. log_prob is the mean over its fields (snapshots)."""
-
-    def __init__(self, fields: Sequence[TRF], proposal: Proposal, sampler: TransMSConfig) -> None:
-        self.fields = list(fields)
-        self.proposal = proposal
-        self.sampler = sampler
-        self.vocab = self.fields[-1].vocab
-        self.engine = Engine(self.fields)
-
-    def log_prob(self, sentences: Batch | Sequence[str]) -> Tensor:
-        return self.engine.log_prob(self.vocab.batch(sentences))
-
-    def explain(self, sentences: Batch | Sequence[str]) -> Explanation:
-        batch = self.vocab.batch(sentences)
-        every = [field.explain(batch) for field in self.fields]
-        return Explanation(
-            batch, torch.stack([e.word_N for e in every]).mean(0), torch.stack([e.rest_B for e in every]).mean(0)
-        )
-
-    def n_parameters(self) -> int:
-        return self.fields[-1].n_parameters()
-
-    def unseen(self, lengths_B: Tensor) -> Tensor:
-        return self.fields[-1].unseen(lengths_B)
-
-    def sample(self, n: int, *, seed: int = 1, length: int | None = None, burn_in: int = 50) -> list[str]:
-        """n independent sentences of the last field, each from a chain of its own after `burn_in` sweeps."""
-        if n < 1 or seed < 0 or burn_in < 0 or (length is not None and length < 1):
-            raise InputError("the number of sentences and --length must be at least 1, seed and burn-in must not be negative")
-        rng = generator(seed, "sample")
-        batch = draw_sentences(rng, self.fields[-1], self.proposal, n, length, burn_in, self.sampler)
-        return self.vocab.sentences(batch)
-
-
-def save_model(path: Path, learner: Learner, step: int, snapshots: Sequence[str] = ()) -> None:
+def save_model(path: Path, model: Stored, *, step: int | None = None, snapshots: Sequence[str] = ()) -> None:
     """model.safetensors, or a snapshot, beside the config.json and vocab.txt that are already there.
 
     `snapshots` names the files whose scores are averaged in place of this one's.
     """
-    match learner:
-        case LSTMLearner():
-            note = {"step": step, "vocab": vocab_hash(learner.lstm.vocab)}
-            save_state(path, {"lstm": learner.lstm.state_dict()}, content="model", **note)
-        case AugSA():
-            save_field(path, learner.trf, {"lstm": learner.proposal.state_dict()}, step, snapshots)
-        case DNCE():
-            learner.write_zeta()
-            save_field(path, learner.trf, {"lstm": learner.proposal.state_dict()}, step, snapshots)
-        case _:
-            learner.write_zeta()
-            unigram = learner.dev_choice.replacements.unigram
-            save_field(path, learner.trf, {"unigram": unigram.log_word_V}, step, snapshots)
+    note: dict[str, Any] = {} if step is None else {"step": step}
+    note |= {"vocab": vocab_hash(model.vocab), **model.note()}
+    if snapshots:
+        note["snapshots"] = list(snapshots)
+    save_state(path, model.to_state(), content="model", **note)
 
 
-def save_field(path: Path, trf: TRF, proposal: dict[str, Any], step: int, snapshots: Sequence[str]) -> None:
-    note = {"step": step, "vocab": vocab_hash(trf.vocab), "log_Z1": trf.log_Z1(), "snapshots": list(snapshots)}
-    save_state(path, {"trf": trf.state_dict(), "proposal": proposal}, content="model", **note)
-
-
-def save_reference(run: Path, trf: TRF) -> None:
-    """The reference of a field, if it has one and the run does not hold it yet: it never changes."""
-    file = run / REFERENCE
-    if isinstance(trf.potential, Tilted) and not file.exists():
-        assert isinstance(trf.potential.reference, NGram)
-        save_ngram(file, trf.potential.reference)
-
-
-def save_ngram(path: Path, ngram: NGram) -> None:
-    save_state(path, {"ngram": ngram.to_tensors()}, content="model", vocab=vocab_hash(ngram.vocab))
+def save_fixed_parts(run: Path, model: Stored) -> None:
+    """What a model rests on and never changes (the reference of a field), unless the run holds it already."""
+    for name, part in model.fixed_parts().items():
+        if not (run / name).exists():
+            save_model(run / name, part)
 
 
 def vocab_hash(vocab: Vocab) -> str:
     return hashlib.sha256(vocab.to_text().encode()).hexdigest()
+
+
+def given_by(run: Path, vocab: Vocab) -> Given:
+    """The parameters of the model of `run`, for another run to start from."""
+    file = run / "model.safetensors"
+    if not file.exists():
+        raise InputError(f"{run}: there is no model to start from; give the directory of a run that has reached a checkpoint")
+    state, note = load_state(file)
+    if note.get("vocab") != vocab_hash(vocab):
+        raise InputError(f"{run}: knows other words than this run; --init needs a model that was trained on the same text")
+    return Given(file, state)
 
 
 def load_model(path: Path | str, bf16: bool = False) -> LanguageModel:
@@ -136,57 +78,51 @@ def load_model(path: Path | str, bf16: bool = False) -> LanguageModel:
     if not last.exists():
         raise InputError(f"{path}: no model was saved here yet; let trf train reach its first checkpoint")
     with belonging(last):
-        recipe = config["recipe"]
-        model = parse(Model, recipe["model"], str(path / "config.json"), "model")
-    match model:
-        case LSTMModel():
-            return load_lstm(last, model, vocab)
-        case NGramModel():
-            return load_ngram(last, vocab)
-        case _:
-            names = load_content(last, vocab)[1].get("snapshots", [])
-            files = [path / "snapshots" / name for name in names] or [last]
-            reference = load_ngram(path / REFERENCE, vocab) if recipe.get("reference", {}).get("order") else None
-            loaded = [load_field(file, model, recipe, vocab, reference) for file in files]
-            learner = recipe.get("learner", {})
-            sampler = TransMSConfig(**{k: learner[k] for k in ("jump_range", "block", "trials") if k in learner})
-            lm = FieldModel([field for field, _ in loaded], loaded[-1][1], sampler)
-            if bf16:
-                lm.engine.use_bf16()
-            return lm
+        recipe, where = config["recipe"], str(path / "config.json")
+        kind = choose((*potentials.POTENTIALS, *lms.DIRECTED), recipe["model"], where, "model")
+        model = parse(kind, recipe["model"], where, "model")
+    if kind in lms.DIRECTED:
+        state, _ = load_content(last, vocab)
+        with belonging(last):
+            return model.stored(vocab, state)
+    lm = load_fields(path, model, recipe, vocab)
+    if bf16:
+        lm.engine.use_bf16()
+    return lm
 
 
-def load_field(
-    file: Path, model: PotentialModel, recipe: dict[str, Any], vocab: Vocab, reference: NGram | None
-) -> tuple[TRF, Proposal]:
-    """One field and its proposal."""
-    state, note = load_content(file, vocab)
-    with belonging(file):
-        trf = build_trf(model, vocab, state["trf"]["pi"], reference)
-        trf.load_state_dict(state["trf"])
-        trf.remember_log_Z1(float(note["log_Z1"]))
-        if "unigram" in state["proposal"] and reference:
-            return trf, NGramProposal(reference)
-        if "unigram" in state["proposal"]:
-            return trf, Unigram(vocab, trf.pi, state["proposal"]["unigram"])
-        section = parse(LSTMProposalSection, recipe["proposal"], str(file.parent / "config.json"), "proposal")
-        proposal = LSTMProposal(section, len(vocab), state["proposal"]["lstm"].get("output.class_V"))
-        proposal.load_state_dict(state["proposal"]["lstm"])
-        return trf, proposal
+def load_fields(path: Path, model: PotentialConfig, recipe: dict[str, Any], vocab: Vocab) -> FieldModel:
+    """A field, or the snapshots that take its place."""
+    last = path / "model.safetensors"
+    state, note = load_content(last, vocab)
+    names = note.get("snapshots", [])
+    contents = [load_content(path / "snapshots" / name, vocab) for name in names] or [(state, note)]
+    files = [path / "snapshots" / name for name in names] or [last]
+    reference = load_ngram(path / REFERENCE, vocab) if recipe.get("reference", {}).get("order") else None
+    fields: list[TRF] = []
+    for file, (state, note) in zip(files, contents, strict=True):
+        with belonging(file):
+            potential = model.build(Start(vocab))
+            trf = TRF(vocab, Tilted(potential, reference) if reference else potential, state["trf"]["pi"])
+            trf.load_state_dict(state["trf"])
+            trf.remember_log_Z1(float(note["log_Z1"]))
+            fields.append(trf)
+    with belonging(files[-1]):
+        proposal = load_proposal(contents[-1][0]["proposal"], recipe, vocab, fields[-1], reference)
+    learner = recipe.get("learner", {})
+    moves = TransMSConfig(**{k: learner[k] for k in ("jump_range", "block", "trials") if k in learner})
+    return FieldModel(fields, FieldSampler(proposal, moves))
 
 
-def load_lstm(file: Path, model: LSTMModel, vocab: Vocab) -> LSTM:
-    state, _ = load_content(file, vocab)
-    with belonging(file):
-        lstm = LSTM(vocab, model, generator(0, "init"))
-        lstm.load_state_dict(state["lstm"])
-        return lstm
+def load_proposal(state: dict[str, Any], recipe: dict[str, Any], vocab: Vocab, trf: TRF, reference: NGram | None) -> Proposal:
+    config = parse(LSTMProposalConfig, recipe.get("proposal", {}), "config.json", "proposal")
+    return stored_proposal(state, config, vocab, trf.pi, reference)
 
 
 def load_ngram(file: Path, vocab: Vocab) -> NGram:
     state, _ = load_content(file, vocab)
     with belonging(file):
-        return NGram.from_tensors(vocab, state["ngram"])
+        return KneserNeyConfig().stored(vocab, state)
 
 
 def load_content(file: Path, vocab: Vocab) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -18,15 +18,12 @@ from typing import Any
 import torch
 
 from trflm.errors import InputError, TrainingError
-from trflm.experiment.data import Data
 from trflm.experiment.directory import SNAPSHOTS, RunDirectory, locked, writing
-from trflm.experiment.learners import build_learner
 from trflm.experiment.progress import Progress, shown
 from trflm.experiment.recipe import FieldRecipe, LSTMRecipe, RunConfig
-from trflm.experiment.store import Learner, belonging, save_model, save_reference
+from trflm.experiment.store import belonging, save_fixed_parts, save_model
 from trflm.files.tensors import load_state, save_state
-from trflm.learning.loop import Moment, known_lengths, training
-from trflm.learning.lstm import LSTMLearner
+from trflm.learning.loop import Learner, Moment, training
 from trflm.learning.schedules import stopped_rising
 
 
@@ -43,19 +40,16 @@ def train(recipe: FieldRecipe | LSTMRecipe, out: Path, resume: bool, progress: P
     check_device(recipe.run.device)
     if recipe.run.threads:
         torch.set_num_threads(recipe.run.threads)
-    data = Data.read(recipe)
+    data = recipe.data.read()
     with locked(out, resume), RunDirectory(out, recipe, data) as run, progress:
         for corpus in (data.train, data.dev):
             if corpus is not None:
                 run.log(corpus.summary(), progress)
-        learner = build_learner(recipe, data, fresh=not run.checkpoint.exists())
-        if not isinstance(learner, LSTMLearner):
-            save_reference(out, learner.trf)
+        learner = recipe.build(data, fresh=not run.checkpoint.exists())
+        save_fixed_parts(out, learner.model)
         dev = data.dev.sentences if data.dev else None
-        if dev is not None and not isinstance(learner, LSTMLearner):
-            left_out = len(dev) - len(known_lengths(dev.to(recipe.run.device), learner.trf))
-            if left_out:
-                run.log(f"{left_out} dev sentences of lengths that training has not seen are left out of dev figures", progress)
+        if dev is not None and (left_out := len(dev) - len(learner.usable(dev))):
+            run.log(f"{left_out} dev sentences of lengths that training has not seen are left out of dev figures", progress)
         checkpoints = Checkpoints(run, recipe.run)
         done = checkpoints.restore(learner)
         run.log(f"{'resumed at' if done.step else 'started at'} step {done.step}", progress)
@@ -140,8 +134,8 @@ class Checkpoints:
         if self.run.metrics.tell() < note["metrics_bytes"]:
             raise TrainingError(f"{self.run.metrics.name}: shorter than at the last checkpoint; it was changed from outside")
         self.run.metrics.truncate(note["metrics_bytes"])
-        if not isinstance(learner, LSTMLearner) and "log_Z1" in note:  # else as good as the same, but for rounding
-            learner.trf.remember_log_Z1(note["log_Z1"])
+        if "model" in note:  # else as good as the same, but for rounding
+            learner.model.recall(note["model"])
         done = Done(note["step"], note["seconds"], note["dev_history"])
         self.save_model(learner, done)  # a kill may have fallen between the files
         self.prune(learner, done)
@@ -153,14 +147,13 @@ class Checkpoints:
             os.fsync(self.run.metrics.fileno())
             size = os.fstat(self.run.metrics.fileno()).st_size
         note = {"step": done.step, "seconds": done.seconds, "dev_history": done.dev_history, "metrics_bytes": size}
+        note["model"] = learner.model.note()
         state = learner.state_dict()
         check_state(state, done.step)
-        if not isinstance(learner, LSTMLearner):
-            note["log_Z1"] = learner.trf.log_Z1()
         if self.config.snapshots and moment.epoch.is_integer():
             with writing(self.snapshots):
                 self.snapshots.mkdir(exist_ok=True)
-            save_model(self.snapshots / f"epoch-{int(moment.epoch):06d}.safetensors", learner, done.step)
+            save_model(self.snapshots / f"epoch-{int(moment.epoch):06d}.safetensors", learner.model, step=done.step)
         save_state(self.run.checkpoint, state, content="training", **note)
         self.save_model(learner, done)
         self.prune(learner, done)
@@ -185,7 +178,8 @@ class Checkpoints:
             ends_epoch = done.step % learner.steps_per_epoch == 0
             if not (ends_epoch and done.dev_history[-1] == max(done.dev_history)):
                 return
-        save_model(self.run.model, learner, done.step, [path.name for path in self.kept(learner, done)])
+        snapshots = [path.name for path in self.kept(learner, done)]
+        save_model(self.run.model, learner.model, step=done.step, snapshots=snapshots)
 
 
 def check_state(state: Any, step: int, path: str = "") -> None:

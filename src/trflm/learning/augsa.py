@@ -11,20 +11,22 @@ The cap and the clipping are not in the paper: with pi0_l near 1e-5 a single sam
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from trflm.errors import InputError, TrainingError
+from trflm.field.snapshots import TrainedField
 from trflm.field.trf import TRF
 from trflm.learning.batches import ShuffledBatches
-from trflm.learning.loop import Metrics, clip_gradient, known_lengths
+from trflm.learning.context import Context, FieldLearner
+from trflm.learning.loop import Metrics, clip_gradient
 from trflm.lms.proposals.lstm import LSTMProposal
 from trflm.lms.proposals.protocol import draw_sentences_of
 from trflm.sampling.chains import Target
 from trflm.sampling.mixture import TransMSConfig, trans_ms
-from trflm.text import Batch, pack
+from trflm.text import Batch, pack, training_pi0
 from trflm.text.lengths import draw_from_cdf
 
 MEMORY = 0.99  # of the running averages
@@ -33,6 +35,8 @@ STUCK, STUCK_STEPS = 1e-3, 100  # an acceptance below this, for so many steps in
 
 @dataclass(frozen=True)
 class AugSAConfig(TransMSConfig):
+    """[learner] kind = "augsa": the paper's algorithm and settings."""
+
     batch: int = 1000  # K_D
     chains: int = 100  # K_B
     lr: float = 1.0  # gamma_theta = lr / (t + lr_delay)
@@ -43,6 +47,7 @@ class AugSAConfig(TransMSConfig):
     calibration_steps: int = 0  # first steps in which theta rests, so that zeta and mu come to fit a model trained otherwise
     lr_proposal: float = 1.0  # gamma_mu
     clip_proposal: float = 5.0  # greatest gradient norm of mu
+    kind: Literal["augsa"] = "augsa"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,8 +58,12 @@ class AugSAConfig(TransMSConfig):
         if not (self.zeta_cap > 0 and self.clip_proposal > 0):
             raise ValueError("zeta_cap and clip_proposal must be positive")
 
+    def build(self, context: Context) -> "AugSA":
+        pi0, batches = training_pi0(context.pi), context.batches(self.batch)
+        return AugSA(context.trf, context.proposal, pi0, batches, self, context.rng(2))
 
-class AugSA:
+
+class AugSA(FieldLearner):
     """Trains a TRF and its proposal in place."""
 
     def __init__(
@@ -79,10 +88,6 @@ class AugSA:
         self.stuck_jumps = self.stuck_moves = 0  # steps in a row in which next to none was accepted
         self.zeta_before = trf.zeta.clone()  # at the last evaluation
         self.log_Z1 = trf.log_Z1()  # of the last evaluation; the KL estimate uses it
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return self.batches.per_epoch
 
     def step(self, number: int, rng: torch.Generator) -> Metrics:
         return self.update(self.batches.of_step(number).to(self.trf.zeta.device), rng)
@@ -187,7 +192,7 @@ class AugSA:
     def evaluate(self, dev: Batch) -> Metrics:
         """Mean dev log-likelihood a sentence, with pi and the zeta of this moment; lengths training has not seen left out."""
         self.log_Z1 = self.trf.log_Z1()
-        log_likelihood = float(self.trf.log_prob(known_lengths(dev.to(self.trf.zeta.device), self.trf)).mean())
+        log_likelihood = float(self.trf.log_prob(self.usable(dev)).mean())
         drift = float((self.trf.zeta - self.zeta_before).abs().max())
         self.zeta_before = self.trf.zeta.clone()
         lengths = {f"chains_{low}_{high}": share for low, high, share in self.lengths_against_pi0()}
@@ -205,6 +210,10 @@ class AugSA:
         bins = [(low, min(low + 9, m)) for low in range(1, m + 1, 10)]
         sums = [(low, high, self.length_share[low : high + 1].sum(), self.pi0[low : high + 1].sum()) for low, high in bins]
         return [(low, high, float(chains / expected)) for low, high, chains, expected in sums]
+
+    @property
+    def model(self) -> TrainedField:
+        return TrainedField(self.trf, self.proposal)
 
     def state_dict(self) -> dict[str, Any]:
         return {

@@ -9,16 +9,18 @@ learn alone first.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from trflm.field.snapshots import TrainedField
 from trflm.field.trf import TRF
 from trflm.learning.batches import ShuffledBatches
+from trflm.learning.context import Context
 from trflm.learning.deleted import DeletedReference
 from trflm.learning.loop import Metrics, clip_gradient
-from trflm.learning.nce import NCE, NCEConfig
+from trflm.learning.nce import NCE, NCESettings
 from trflm.learning.replacements import Replacements
 from trflm.lms.noise import ProposalNoise
 from trflm.lms.proposals.lstm import LSTMProposal
@@ -26,16 +28,23 @@ from trflm.text import Batch, pack
 
 
 @dataclass(frozen=True)
-class DNCEConfig(NCEConfig):
+class DNCEConfig(NCESettings):
+    """[learner] kind = "dnce": the noise is the LSTM of [proposal]."""
+
     alpha: float = 0.5  # share of data among the sentences labelled data; 1: no noise among them
     lr_noise: float = 1e-3  # Adam, the noise LSTM; 0 leaves it as it is
     clip_noise: float = 5.0  # greatest gradient norm of the mean log q a sentence
     noise_epochs: int = 0  # first epochs in which only the noise learns
+    kind: Literal["dnce"] = "dnce"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.alpha <= 1 or min(self.lr_noise, self.noise_epochs) < 0 or self.clip_noise <= 0:
             raise ValueError("alpha must be above 0 and at most 1, lr_noise and noise_epochs not negative, clip_noise positive")
+
+    def build(self, context: Context) -> "DNCE":
+        batches = context.batches(self.batch)
+        return DNCE(context.trf, context.proposal, context.replacements, batches, self, context.deleted)
 
 
 class DNCE(NCE):
@@ -85,6 +94,11 @@ class DNCE(NCE):
     def _n_own(self, n_data: int) -> int:
         """Sentences of the noise among those labelled data: (1 - alpha) / alpha of the data."""
         return round((1 - self.config.alpha) / self.config.alpha * n_data)
+
+    @property
+    def model(self) -> TrainedField:
+        self.write_zeta()
+        return TrainedField(self.trf, self.proposal)
 
     def state_dict(self) -> dict[str, Any]:
         parts = {"proposal": self.proposal.state_dict(), "noise_optimiser": self.noise_optimiser.state_dict()}

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from trflm.errors import InputError, TrainingError
-from trflm.field.trf import TRF
+from trflm.errors import TrainingError
+from trflm.language_model import Stored
 from trflm.seeds import generator
 from trflm.text import Batch
 
@@ -32,8 +32,17 @@ class Learner(Protocol):
         """Parameter update 0, 1, 2, ... from the data that is its turn; what a person wants to see of it."""
         ...
 
+    def usable(self, dev: Batch) -> Batch:
+        """The dev sentences that it can be evaluated on."""
+        ...
+
     def evaluate(self, dev: Batch) -> Metrics:
-        """What is to be seen on dev text, deterministic; `criterion` among it, higher is better."""
+        """Deterministic dev metrics, including `criterion`, higher is better."""
+        ...
+
+    @property
+    def model(self) -> Stored:
+        """What a run stores: a field with its proposal, or a directed model, as it is at this moment."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
@@ -79,13 +88,3 @@ def check_finite(metrics: Metrics, step: int) -> None:
 def clip_gradient(parameters: Iterable[Tensor], most: float) -> float:
     """Scale the gradient to a norm of at most `most`; the norm it had."""
     return float(torch.nn.utils.clip_grad_norm_(parameters, most))
-
-
-def known_lengths(dev: Batch, trf: TRF) -> Batch:
-    """The dev sentences of lengths that training has seen: for others pi is only a floor."""
-    known = dev.select((~trf.unseen(dev.lengths_B)).nonzero().squeeze(1))
-    if not len(known):
-        raise InputError(
-            f"no dev sentence has a length that the training text has (1 to {trf.max_length}); give other dev text"
-        )
-    return known

@@ -10,12 +10,13 @@ of 35 steps their learning rate 1 and clip 5 are 35 and 5/35 here.
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from trflm.learning.loop import Metrics
+from trflm.learning.schedules import falling
 from trflm.lms.lstm import LSTM, Preserve, State, streams, train_step, windows
 from trflm.text import Batch
 
@@ -39,13 +40,21 @@ class WindowsConfig:
         if not (self.lr > 0 and 0 < self.decay <= 1 and self.clip > 0):
             raise ValueError("lr and clip must be positive, decay must be above 0 and at most 1")
 
+    def build(self, lstm: LSTM, text: Batch) -> "LSTMLearner":
+        return LSTMLearner(lstm, text, self)
+
+    def optimiser(self, parameters: list[Tensor]) -> torch.optim.Optimizer:
+        raise NotImplementedError
+
     def lr_at(self, epoch: int) -> float:
-        return self.lr * self.decay ** max(epoch + 1 - self.constant_epochs, 0)
+        return self.lr * falling(self.decay, self.constant_epochs, epoch)
 
 
 @dataclass(frozen=True)
 class SGDConfig(WindowsConfig):
-    """Plain gradient descent, as Zaremba et al. Defaults: their small model."""
+    """[learner] kind = "sgd": plain gradient descent, as Zaremba et al. Defaults: their small model."""
+
+    kind: Literal["sgd"] = "sgd"
 
     def optimiser(self, parameters: list[Tensor]) -> torch.optim.Optimizer:
         return torch.optim.SGD(parameters, lr=self.lr)
@@ -53,10 +62,11 @@ class SGDConfig(WindowsConfig):
 
 @dataclass(frozen=True)
 class AdamConfig(WindowsConfig):
-    """Adam with decoupled weight decay."""
+    """[learner] kind = "adam": Adam with decoupled weight decay."""
 
     lr: float = 2e-3
     weight_decay: float = 0.0
+    kind: Literal["adam"] = "adam"
 
     def optimiser(self, parameters: list[Tensor]) -> torch.optim.Optimizer:
         return torch.optim.AdamW(parameters, lr=self.lr, weight_decay=self.weight_decay)
@@ -65,7 +75,7 @@ class AdamConfig(WindowsConfig):
 class LSTMLearner:
     """Trains an LSTM in place. The order of the text is its own; nothing is shuffled."""
 
-    def __init__(self, lstm: LSTM, text: Batch, config: SGDConfig | AdamConfig) -> None:
+    def __init__(self, lstm: LSTM, text: Batch, config: WindowsConfig) -> None:
         self.lstm, self.config = lstm, config
         self.windows = list(windows(streams(text, lstm.end, config.streams).to(lstm.output_bias.device), config.window))
         self.optimiser = config.optimiser(list(lstm.parameters()))
@@ -84,6 +94,14 @@ class LSTMLearner:
             group["lr"] = lr
         self.state, info = train_step(self.lstm, self.optimiser, self.windows[place], self.state, rng, self.config.clip)
         return {"loss": info.loss, "gradient_norm": info.gradient_norm, "lr": lr}
+
+    def usable(self, dev: Batch) -> Batch:
+        """All of it."""
+        return dev
+
+    @property
+    def model(self) -> LSTM:
+        return self.lstm
 
     def evaluate(self, dev: Batch) -> Metrics:
         """Perplexity of the dev text read in order, as in training, by as many streams."""

@@ -10,18 +10,21 @@ in one place only as the hypotheses of a recogniser are (`replacements`).
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trflm.field.snapshots import TrainedField
 from trflm.field.trf import TRF
 from trflm.learning.batches import ShuffledBatches
+from trflm.learning.context import Context, FieldLearner
 from trflm.learning.deleted import DeletedReference
-from trflm.learning.loop import Metrics, clip_gradient, known_lengths
+from trflm.learning.loop import Metrics, clip_gradient
 from trflm.learning.replacements import DevChoice, Replacements
+from trflm.learning.schedules import falling
 from trflm.lms.noise import Noise
 from trflm.seeds import generator
 from trflm.text import Batch, pack
@@ -30,7 +33,9 @@ POOL = 20  # steps whose noise is drawn at once
 
 
 @dataclass(frozen=True)
-class NCEConfig:
+class NCESettings:
+    """What NCE with fixed and with learning noise have in common."""
+
     batch: int = 100  # data sentences a step
     noise_ratio: int = 1  # nu: noise sentences for each sentence of data
     replacements: int = 0  # sentences with a word replaced, for each sentence of data
@@ -51,7 +56,17 @@ class NCEConfig:
             raise ValueError("lr, lr_log_Z and clip must be positive, decay must be above 0 and at most 1")
 
 
-class NCE:
+@dataclass(frozen=True)
+class NCEConfig(NCESettings):
+    """[learner] kind = "nce": the noise is that of [noise]."""
+
+    kind: Literal["nce"] = "nce"
+
+    def build(self, context: Context) -> "NCE":
+        return NCE(context.trf, context.noise, context.replacements, context.batches(self.batch), self, context.deleted)
+
+
+class NCE(FieldLearner):
     """Trains a TRF in place against a fixed noise distribution."""
 
     def __init__(
@@ -60,7 +75,7 @@ class NCE:
         noise: Noise,
         replacements: Replacements,
         batches: ShuffledBatches,
-        config: NCEConfig,
+        config: NCESettings,
         deleted: DeletedReference | None = None,
     ) -> None:
         self.trf, self.noise, self.replacements, self.batches, self.config = trf, noise, replacements, batches, config
@@ -76,12 +91,8 @@ class NCE:
         self.dev_choice = DevChoice(replacements)
         self._pool: tuple[int, Batch] | None = None
 
-    @property
-    def steps_per_epoch(self) -> int:
-        return self.batches.per_epoch
-
     def step(self, number: int, rng: torch.Generator) -> Metrics:
-        fall = self.config.decay ** max(number // self.steps_per_epoch + 1 - self.config.constant_epochs, 0)
+        fall = falling(self.config.decay, self.config.constant_epochs, number // self.steps_per_epoch)
         for group, lr in zip(self.optimiser.param_groups, (self.config.lr, self.config.lr_log_Z), strict=True):
             group["lr"] = lr * fall
         batch = self.batches.of_step(number).to(self.trf.zeta.device)
@@ -151,7 +162,7 @@ class NCE:
         """Against the same noise every time: loss and accuracy, and as criterion how well the words of dev text are chosen
         among others, which can be compared between learners. Dev sentences of a length that training has not seen are left
         out: both densities are only floors there."""
-        known = known_lengths(dev.to(self.log_Z.device), self.trf)
+        known = self.usable(dev)
         noise = self._known(self.noise.draw(self.config.noise_ratio * len(known), generator(0, "dev")).to(known.device))
         both = pack([known, noise])
         with torch.no_grad():
@@ -168,6 +179,11 @@ class NCE:
         lengths = np.arange(1, len(zeta))
         zeta[1:] = np.interp(lengths, seen, zeta[seen])
         self.trf.zeta.copy_(torch.from_numpy(zeta))
+
+    @property
+    def model(self) -> TrainedField:
+        self.write_zeta()
+        return TrainedField(self.trf, self.replacements.unigram)
 
     def state_dict(self) -> dict[str, Any]:
         self.write_zeta()

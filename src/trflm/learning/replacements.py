@@ -64,7 +64,7 @@ class Replacements:
         """Pairs whose words at these places are drawn anew."""
         sentences = batch.select(source_R)
         one_R = torch.ones_like(place_R)
-        from_bigram, _ = self.bigram.propose(sentences, place_R, one_R, rng)
+        from_bigram, _ = self.bigram.draw_spans(sentences, place_R, one_R, rng)
         from_unigram = self.unigram.draw(len(source_R), rng, one_R.cpu()).to(batch.device)
         coin_R = torch.rand(len(source_R), generator=rng).to(batch.device) < 0.5
         ids_N = sentences.ids_N.clone()
@@ -74,7 +74,7 @@ class Replacements:
 
     def _log_g(self, batch: Batch, place_B: Tensor) -> Tensor:
         """[B] log g of the words at these places."""
-        bigram_B = self.bigram.log_q(batch, place_B, torch.ones_like(place_B)).double()
+        bigram_B = self.bigram.log_span(batch, place_B, torch.ones_like(place_B)).double()
         unigram_B = self.unigram.log_word_V.to(batch.device)[batch.ids_N[batch.starts_B + place_B]]
         return torch.logaddexp(bigram_B, unigram_B) - math.log(2)
 

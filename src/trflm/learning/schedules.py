@@ -1,4 +1,9 @@
-"""When to stop."""
+"""When to learn less, and when to stop."""
+
+
+def falling(decay: float, constant_epochs: int, epoch: int) -> float:
+    """The factor of the learning rate in epoch 0, 1, 2, ...: decay^max(epoch + 1 - constant_epochs, 0)."""
+    return decay ** max(epoch + 1 - constant_epochs, 0)
 
 
 def stopped_rising(history: list[float], window: int, gain: float) -> bool:

@@ -16,17 +16,21 @@ Shapes: B sentences, R = N + B places of a direction, K words of noise, E embedd
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trflm.errors import InputError
+from trflm.field.snapshots import TrainedField
 from trflm.field.trf import TRF
 from trflm.learning.batches import ShuffledBatches
-from trflm.learning.loop import Metrics, clip_gradient, known_lengths
+from trflm.learning.context import Context, FieldLearner
+from trflm.learning.loop import Metrics, clip_gradient
 from trflm.learning.replacements import DevChoice, Replacements
-from trflm.potentials.blstm import BLSTM
+from trflm.learning.schedules import falling
+from trflm.potentials.blstm import BLSTM, Embedding
 from trflm.seeds import generator
 from trflm.text import Batch
 from trflm.text.batch import in_parts
@@ -35,6 +39,8 @@ from trflm.text.lengths import PI_FLOOR, draw_from_cdf
 
 @dataclass(frozen=True)
 class WordNCEConfig:
+    """[learner] kind = "word-nce": a start for a BLSTM potential."""
+
     batch: int = 64  # sentences a step
     noise_words: int = 1000  # k
     lr: float = 3e-3  # Adam
@@ -42,6 +48,7 @@ class WordNCEConfig:
     decay: float = 1.0  # its factor of each epoch after
     weight_decay: float = 0.0  # decoupled
     clip: float = 1.0  # greatest gradient norm of the mean loss a place
+    kind: Literal["word-nce"] = "word-nce"
 
     def __post_init__(self) -> None:
         if min(self.batch, self.noise_words) < 1 or min(self.weight_decay, self.constant_epochs) < 0:
@@ -49,15 +56,21 @@ class WordNCEConfig:
         if not (self.lr > 0 and self.clip > 0 and 0 < self.decay <= 1):
             raise ValueError("lr and clip must be positive, decay must be above 0 and at most 1")
 
+    def build(self, context: Context) -> "WordNCE":
+        potential = context.trf.potential
+        if not (isinstance(potential, BLSTM) and isinstance(potential.inputs, Embedding)):
+            raise InputError('learner.kind = "word-nce" starts a potential of kind "blstm" without a reference, no other')
+        return WordNCE(context.trf, potential, context.replacements, context.batches(self.batch, alike=True), self)
 
-class WordNCE:
+
+class WordNCE(FieldLearner):
     """Trains the BLSTM potential of a TRF in place."""
 
     def __init__(
         self, trf: TRF, potential: BLSTM, replacements: Replacements, batches: ShuffledBatches, config: WordNCEConfig
     ) -> None:
         self.trf, self.potential, self.batches, self.config = trf, potential, batches, config
-        self.dev_choice = DevChoice(replacements)
+        self.replacements, self.dev_choice = replacements, DevChoice(replacements)
         text = batches.sentences
         counts = torch.bincount(text.ids_N, minlength=potential.end + 1).double() + 1
         counts[potential.end] += len(text)
@@ -70,13 +83,9 @@ class WordNCE:
             [*potential.parameters(), self.marker_bias], lr=config.lr, weight_decay=config.weight_decay
         )
 
-    @property
-    def steps_per_epoch(self) -> int:
-        return self.batches.per_epoch
-
     def step(self, number: int, rng: torch.Generator) -> Metrics:
         epoch = number // self.steps_per_epoch
-        lr = self.config.lr * self.config.decay ** max(epoch + 1 - self.config.constant_epochs, 0)
+        lr = self.config.lr * falling(self.config.decay, self.config.constant_epochs, epoch)
         for group in self.optimiser.param_groups:
             group["lr"] = lr
         batch = self.batches.of_step(number).to(self.trf.zeta.device)
@@ -103,7 +112,7 @@ class WordNCE:
 
     def evaluate(self, dev: Batch) -> Metrics:
         """Against the same noise every time, and as criterion how well the words of dev text are chosen among others."""
-        known = known_lengths(dev.to(self.trf.zeta.device), self.trf)
+        known = self.usable(dev)
         with torch.no_grad():
             losses = [(self.loss(part, generator(0, "dev"), None), part.n_words + len(part)) for part in in_parts(known)]
         loss = float(sum(loss * places for loss, places in losses)) / sum(places for _, places in losses)
@@ -115,6 +124,11 @@ class WordNCE:
         log_Z = self.trf.pi.clamp(min=PI_FLOOR).log() - float(self.marker_bias.detach().sum()) / 2
         self.trf.zeta.copy_(log_Z - self.trf.log_Z1())
         self.trf.zeta[:2] = 0.0
+
+    @property
+    def model(self) -> TrainedField:
+        self.write_zeta()
+        return TrainedField(self.trf, self.replacements.unigram)
 
     def state_dict(self) -> dict[str, Any]:
         self.write_zeta()

@@ -4,18 +4,19 @@ Shapes: B sentences, N words in all, V words in the vocabulary; C chains, M tria
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from trflm.language_model import Explanation
+from trflm.language_model import Directed, Explanation
 from trflm.lms.proposals.protocol import DRAW, Span
 from trflm.seeds import generator
 from trflm.text import Batch, Vocab
 from trflm.text.lengths import PI_FLOOR, draw_from_cdf
 
 
-class Unigram:
+class Unigram(Directed):
     """Word frequencies with add-one smoothing, and a length distribution."""
 
     def __init__(self, vocab: Vocab, pi: Tensor, log_word_V: Tensor) -> None:
@@ -30,10 +31,6 @@ class Unigram:
         counts_V = torch.bincount(text.ids_N, minlength=len(vocab)).double() + 1
         return cls(vocab, pi, (counts_V / counts_V.sum()).log())
 
-    def log_prob(self, sentences: Batch | Sequence[str]) -> Tensor:
-        explanation = self.explain(sentences)
-        return explanation.batch.sum_words(explanation.word_N) + explanation.rest_B
-
     def explain(self, sentences: Batch | Sequence[str]) -> Explanation:
         batch = self.vocab.batch(sentences)
         pi = self.pi.to(batch.device)
@@ -42,6 +39,9 @@ class Unigram:
 
     def n_parameters(self) -> int:
         return len(self.log_word_V)
+
+    def to_state(self) -> dict[str, Any]:
+        return {"unigram": self.log_word_V}
 
     def start(self, n: int) -> "NoState":
         return NoState()
@@ -59,7 +59,7 @@ class Unigram:
     def log_q(self, batch: Batch) -> Tensor:
         return batch.sum_words(self.log_word_V.to(batch.device)[batch.ids_N])
 
-    def sample(self, n: int, *, seed: int = 1, length: int | None = None) -> list[str]:
+    def sample(self, n: int, *, seed: int = 1, length: int | None = None, burn_in: int = 50) -> list[str]:
         rng = generator(seed, "sample")
         lengths_B = None if length is None else torch.full((n,), length)
         return self.vocab.sentences(self.draw(n, rng, lengths_B))

@@ -13,13 +13,15 @@ marker is not read), P those that are computed, E embedding, I inputs, H units, 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
+from trflm.kinds import Start
 from trflm.potentials.dropout import check_share, dropout
+from trflm.potentials.protocol import start_from_word2vec
 from trflm.recurrent.prefixes import prefix_tree
 from trflm.recurrent.recurrence import read_packed, read_tree
 from trflm.text import Batch
@@ -29,7 +31,7 @@ SHARED = 0.8  # a tree of prefixes is used if it has at most so large a share of
 
 @dataclass(frozen=True)
 class BLSTMConfig:
-    """The dimensions of the potential. Each direction is a stack of `layers` of its own.
+    """[model] kind = "blstm": the dimensions of the potential. Each direction is a stack of `layers` of its own.
 
     Dropout is on the inputs of each direction (one mask for each distinct word of the batch), between layers and on the
     outputs.
@@ -40,6 +42,8 @@ class BLSTMConfig:
     layers: int = 1
     dropout: float = 0.0
     init: float = 0.1  # parameters start uniform in +-init, the words' biases at 0
+    kind: Literal["blstm"] = "blstm"
+    word2vec: bool = False  # start the embedding from word2vec vectors of the training text
 
     def __post_init__(self) -> None:
         for name in ("embedding", "units", "layers"):
@@ -48,6 +52,12 @@ class BLSTMConfig:
         if not self.init > 0:
             raise ValueError(f"init = {self.init}: must be positive")
         check_share(self.dropout)
+
+    def build(self, start: Start) -> "BLSTM":
+        blstm = BLSTM(self, len(start.vocab), start.rng)
+        if self.word2vec and start.fresh:
+            start_from_word2vec(blstm.embedding, start)
+        return blstm
 
 
 class InputLayer(Protocol):

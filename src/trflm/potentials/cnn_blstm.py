@@ -7,22 +7,30 @@ state that is multiplied with e(x_t) has seen x_t through the CNN's window: an e
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Generator, Tensor
 
+from trflm.kinds import Start
 from trflm.potentials.blstm import BLSTM, BLSTMConfig
 from trflm.potentials.cnn import score
 from trflm.potentials.cnn.network import CNNLayers, CNNSize
+from trflm.potentials.protocol import start_from_word2vec
 from trflm.text import Batch
 
 
 @dataclass(frozen=True)
 class CNNBLSTMConfig(CNNSize):
-    """The dimensions of the CNN and of the LSTMs. Dropout is where the CNN has it and where the BLSTM has it."""
+    """[model] kind = "cnn-blstm": the dimensions of the CNN and of the LSTMs.
+
+    Dropout is where the CNN has it and where the BLSTM has it.
+    """
 
     units: int = 200
     layers: int = 1
+    kind: Literal["cnn-blstm"] = "cnn-blstm"
+    word2vec: bool = False  # start the embedding from word2vec vectors of the training text
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -30,6 +38,12 @@ class CNNBLSTMConfig(CNNSize):
 
     def blstm(self) -> BLSTMConfig:
         return BLSTMConfig(self.embedding, self.units, self.layers, self.dropout, self.init)
+
+    def build(self, start: Start) -> BLSTM:
+        blstm = cnn_blstm(self, len(start.vocab), start.rng)
+        if self.word2vec and start.fresh:
+            start_from_word2vec(blstm.embedding, start)
+        return blstm
 
 
 class CNNInputs(CNNLayers):

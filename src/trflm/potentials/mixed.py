@@ -1,13 +1,33 @@
 """phi(x) = sum_k phi_k(x): any potentials side by side. In probabilities, a product of their fields."""
 
 from collections.abc import Sequence
-from typing import cast
+from dataclasses import dataclass
+from typing import Literal, cast
 
 import torch
 from torch import Generator, Tensor, nn
 
-from trflm.potentials.protocol import Potential
+import trflm.potentials
+from trflm.kinds import Start, one_of
+from trflm.potentials.protocol import Potential, PotentialConfig
 from trflm.text import Batch
+
+
+@dataclass(frozen=True)
+class MixedConfig:
+    """[model] kind = "mixed": the sum of several potentials, a section [[model.parts]] for each."""
+
+    parts: tuple[PotentialConfig, ...] = one_of(
+        lambda: tuple(kind for kind in trflm.potentials.POTENTIALS if kind is not MixedConfig), default=()
+    )
+    kind: Literal["mixed"] = "mixed"
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise ValueError('parts is missing: give a section [[model.parts]] with its kind = "..." for each potential')
+
+    def build(self, start: Start) -> "Mixed":
+        return Mixed([part.build(start) for part in self.parts])
 
 
 class Mixed(nn.Module):

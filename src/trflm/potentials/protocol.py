@@ -3,9 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
+import torch
 from torch import Generator, Tensor, nn
 
+from trflm.kinds import Start
 from trflm.text import Batch
+from trflm.text.word2vec import word2vec
 
 
 class Potential(Protocol):
@@ -34,3 +37,22 @@ class Potential(Protocol):
     def state_dict(self) -> dict[str, Any]: ...
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> Any: ...
+
+
+class PotentialConfig(Protocol):
+    """The section [model] of a random field: a frozen dataclass beside its potential, named in `potentials.POTENTIALS`."""
+
+    @property
+    def kind(self) -> str: ...
+
+    def build(self, start: Start) -> Potential:
+        """The potential with fresh parameters, or, unless `start.fresh`, with any: a file follows."""
+        ...
+
+
+def start_from_word2vec(embedding: nn.Parameter, start: Start) -> None:
+    """Words of the text start from word2vec vectors; other words keep their random start."""
+    assert start.text is not None
+    words_U, vector_UE = word2vec(start.text, len(embedding), embedding.shape[1], start.seed)
+    with torch.no_grad():
+        embedding[words_U] = vector_UE

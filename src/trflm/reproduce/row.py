@@ -13,14 +13,12 @@ from trflm.evaluation.rescore import Rescored, ScoreTable
 from trflm.evaluation.significance import bootstrap_interval, compare
 from trflm.evaluation.tune import tune
 from trflm.evaluation.wer import WordErrors, word_error_rate
-from trflm.experiment.store import FieldModel, load_model
+from trflm.experiment.store import load_model
 from trflm.language_model import LanguageModel
-from trflm.lms.lstm import LSTM, Preserve, Shuffle
 from trflm.reproduce.models import last_epoch, training_seconds, unfinished
 from trflm.reproduce.scores import Lists, Timed, model_hash, scores_of
 from trflm.text import read_corpus
 
-STREAMS = 20  # in which an LSTM reads a text in order
 EXAMPLES = 40  # changed utterances kept in the results
 
 
@@ -86,9 +84,9 @@ class Evaluation:
             "perplexity": self.perplexity(lm),
             "changed": self.changed(errors, rescored, lm),
         }
-        if strategies and isinstance(lm, LSTM):
+        if strategies:
             record["strategies"] = {"reset": record["wer"]}
-            for how, strategy in (("preserve", Preserve(lm, STREAMS)), ("shuffle", Shuffle(Preserve(lm, STREAMS), self.seed))):
+            for how, strategy in lm.in_order(self.seed).items():
                 found, _, _ = self.word_errors([self.scored(f"{name}@{how}", run, strategy, in_order=True)])
                 record["strategies"][how] = found["wer"]
         return record, model, errors
@@ -102,12 +100,12 @@ class Evaluation:
 
     def perplexity(self, lm: LanguageModel) -> dict[str, float] | None:
         """On the test text: exact, or None for a random field, whose normalisation is an estimate only."""
-        if isinstance(lm, FieldModel):
+        if not lm.normalised:
             return None
         text = read_corpus(self.text, lm.vocab).sentences.long()
         found = {"reset": perplexity(lm, text).perplexity}
-        if isinstance(lm, LSTM):
-            found["preserve"] = perplexity(Preserve(lm, STREAMS), text).perplexity
+        if "preserve" in lm.in_order():
+            found["preserve"] = perplexity(lm.in_order()["preserve"], text).perplexity
         return found
 
     def changed(self, errors: WordErrors, rescored: Rescored, lm: LanguageModel | None) -> list[dict[str, Any]]:

@@ -4,6 +4,8 @@ Lengths need no Markov chain: p(l, x) = pi_l p_l(x). Every sentence comes from a
 there is nothing to thin: the sentences are independent.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -14,6 +16,17 @@ from trflm.sampling.gibbs import block_gibbs
 from trflm.sampling.mixture import TransMSConfig
 from trflm.text import Batch
 from trflm.text.lengths import draw_from_cdf
+
+
+@dataclass(frozen=True)
+class FieldSampler:
+    """The proposal and the settings of the moves that a field is sampled by."""
+
+    proposal: Proposal
+    config: TransMSConfig
+
+    def draw(self, rng: torch.Generator, trf: TRF, n: int, length: int | None, burn_in: int) -> Batch:
+        return draw_sentences(rng, trf, self.proposal, n, length, burn_in, self.config)
 
 
 def draw_sentences(

@@ -8,30 +8,33 @@ Shapes: B sentences, N words in all, V words, S streams of text side by side, T 
 and a symbol after it), H hidden units, I inputs of a layer, K layers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from trflm import seeds
 from trflm.errors import InputError
-from trflm.language_model import Explanation
+from trflm.kinds import Start
+from trflm.language_model import Directed, Explanation, LanguageModel
+from trflm.lms.lstm.strategies import Preserve, Shuffle
 from trflm.lms.proposals.protocol import draw
 from trflm.recurrent.prefixes import ROOT, PrefixTree, prefix_tree
 from trflm.recurrent.recurrence import read_tree
+from trflm.seeds import generator
 from trflm.text import Batch, Vocab
 from trflm.text.batch import in_parts
 
+STREAMS = 20  # in which a text is read in order
 PREFIXES_AT_ONCE = 128  # whose logits exist at a time: enough for a fast product, few enough to stay in the cache
 
 
 @dataclass(frozen=True)
 class LSTMConfig:
-    """Defaults: the small model, 2x200."""
+    """[model] kind = "lstm": a left-to-right LSTM. Defaults: the small model, 2x200."""
 
     embedding: int = 200
     hidden: int = 200
@@ -39,6 +42,7 @@ class LSTMConfig:
     dropout: float = 0.0
     init: float = 0.1  # all parameters start uniform in +-init
     tied: bool = False  # one matrix for the embedding and the output layer
+    kind: Literal["lstm"] = "lstm"
 
     def __post_init__(self) -> None:
         if min(self.embedding, self.hidden, self.layers) < 1:
@@ -47,6 +51,15 @@ class LSTMConfig:
             raise InputError(f"dropout is a probability below 1, not {self.dropout}")
         if self.tied and self.embedding != self.hidden:
             raise InputError(f"tied matrices need embedding = hidden, not {self.embedding} and {self.hidden}")
+
+    def build(self, start: Start) -> "LSTM":
+        return LSTM(start.vocab, self, start.rng or generator(0, "init"))
+
+    def stored(self, vocab: Vocab, state: Mapping[str, Any]) -> "LSTM":
+        """The model that `LSTM.to_state` wrote."""
+        lstm = self.build(Start(vocab))
+        lstm.load_state_dict(state["lstm"])
+        return lstm
 
 
 SMALL = LSTMConfig()
@@ -61,10 +74,10 @@ class State(NamedTuple):
     c_KSH: Tensor
 
 
-class LSTM(nn.Module):
+class LSTM(Directed, nn.Module):
     """A left-to-right model of words and the end symbol, number V."""
 
-    def __init__(self, vocab: Vocab, config: LSTMConfig, generator: Generator) -> None:
+    def __init__(self, vocab: Vocab, config: LSTMConfig, rng: Generator) -> None:
         super().__init__()
         self.vocab = vocab
         self.config = config
@@ -76,7 +89,7 @@ class LSTM(nn.Module):
         self.output_bias = nn.Parameter(torch.empty(len(vocab) + 1))
         with torch.no_grad():
             for parameter in self.parameters():
-                parameter.uniform_(-config.init, config.init, generator=generator)
+                parameter.uniform_(-config.init, config.init, generator=rng)
 
     def n_parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.parameters())
@@ -87,13 +100,13 @@ class LSTM(nn.Module):
         zero = self.output_bias.new_zeros(self.config.layers, n_streams, self.config.hidden)
         return State(zero, zero)
 
-    def read(self, symbol_TS: Tensor, state: State, generator: Generator | None = None) -> tuple[Tensor, State]:
+    def read(self, symbol_TS: Tensor, state: State, rng: Generator | None = None) -> tuple[Tensor, State]:
         """([T, S, H] the top layer after each symbol, the state after the last). Dropout if a generator is given."""
-        x_TSI = self._dropout(self.embedding(symbol_TS), generator)
+        x_TSI = self._dropout(self.embedding(symbol_TS), rng)
         h, c = [], []
         for k, layer in enumerate(self.layers):
             x_TSI, (h_1SH, c_1SH) = layer(x_TSI, (state.h_KSH[k : k + 1], state.c_KSH[k : k + 1]))
-            x_TSI = self._dropout(x_TSI, generator)
+            x_TSI = self._dropout(x_TSI, rng)
             h.append(h_1SH)
             c.append(c_1SH)
         return x_TSI, State(torch.cat(h), torch.cat(c))
@@ -102,18 +115,14 @@ class LSTM(nn.Module):
         """[..., H] -> [..., V + 1]."""
         return F.linear(h, self.embedding.weight if self.output_weight is None else self.output_weight, self.output_bias)
 
-    def _dropout(self, x: Tensor, generator: Generator | None) -> Tensor:
+    def _dropout(self, x: Tensor, rng: Generator | None) -> Tensor:
         p = self.config.dropout
-        if generator is None or p == 0:
+        if rng is None or p == 0:
             return x
-        keep = torch.rand(x.shape, generator=generator, device=generator.device) >= p
+        keep = torch.rand(x.shape, generator=rng, device=rng.device) >= p
         return x * keep.to(x.device) / (1 - p)
 
     # Sentences, each from the zero state
-
-    def log_prob(self, sentences: Batch | Sequence[str]) -> Tensor:
-        explanation = self.explain(sentences)
-        return explanation.batch.sum_words(explanation.word_N) + explanation.rest_B
 
     @torch.no_grad()
     def explain(self, sentences: Batch | Sequence[str]) -> Explanation:
@@ -129,11 +138,18 @@ class LSTM(nn.Module):
         last_B = tree.prefix_N[batch.starts_B + batch.lengths_B - 1]
         return word_P[tree.prefix_N], end_P[last_B]
 
-    def sample(self, n: int, *, seed: int = 1, length: int | None = None) -> list[str]:
-        return self.vocab.sentences(self.draw(n, seeds.generator(seed, "sample"), length))
+    def sample(self, n: int, *, seed: int = 1, length: int | None = None, burn_in: int = 50) -> list[str]:
+        return self.vocab.sentences(self.draw(n, generator(seed, "sample"), length))
+
+    def in_order(self, seed: int = 1) -> Mapping[str, LanguageModel]:
+        preserve = Preserve(self, STREAMS)
+        return {"preserve": preserve, "shuffle": Shuffle(preserve, seed)}
+
+    def to_state(self) -> dict[str, Any]:
+        return {"lstm": self.state_dict()}
 
     @torch.no_grad()
-    def draw(self, n: int, generator: Generator, length: int | None = None) -> Batch:
+    def draw(self, n: int, rng: Generator, length: int | None = None) -> Batch:
         """Sentences word by word from p(x), given that there is a word at all; with `length`, as if none could end before."""
         symbol, state = torch.full((n,), self.end, device=self.output_bias.device), self.zero_state(n)
         going, columns = torch.arange(n, device=symbol.device), []
@@ -142,7 +158,7 @@ class LSTM(nn.Module):
             logits = self.logits(h_1SH[0])
             if not columns or length is not None:
                 logits[:, self.end] = -torch.inf
-            symbol = draw(logits.double().log_softmax(1), generator)
+            symbol = draw(logits.double().log_softmax(1), rng)
             columns.append(torch.full((n,), self.end, device=symbol.device).index_copy(0, going, symbol))
             goes_on = (symbol != self.end).nonzero().squeeze(1)
             going, symbol = going[goes_on], symbol[goes_on]
@@ -204,10 +220,3 @@ class _Weights(NamedTuple):
         assert isinstance(layer, nn.LSTM)
         w_input, w_recurrent, b_input, b_recurrent = layer.all_weights[0]
         return cls(w_input, w_recurrent, b_input + b_recurrent)
-
-
-def concatenate(batch: Batch, end: int) -> Tensor:
-    """[N + B] the words of all sentences, each sentence followed by the end symbol."""
-    text = batch.ids_N.new_full((batch.n_words + len(batch),), end, dtype=torch.int64)
-    text[torch.arange(batch.n_words, device=batch.device) + batch.sentence_N] = batch.ids_N.long()
-    return text

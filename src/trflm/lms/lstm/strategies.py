@@ -8,25 +8,28 @@ Shapes: B sentences, S streams, T steps.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Generator, Tensor
 
-from trflm.language_model import Explanation
-from trflm.lms.lstm.model import LSTM, concatenate
+from trflm.language_model import Directed, Explanation
 from trflm.text import Batch
+
+if TYPE_CHECKING:
+    from trflm.lms.lstm.model import LSTM
 
 STEPS_AT_ONCE = 512  # between which only the state is kept
 
 
-class Preserve:
+class Preserve(Directed):
     """A language model that reads the sentences it is given as one text, in order, from the zero state.
 
     One stream reads sentence after sentence. More streams are faster: the sentences are cut into that many runs of about equal
     size, read side by side, so that only the first sentence of each run starts from the zero state.
     """
 
-    def __init__(self, lstm: LSTM, n_streams: int = 1) -> None:
+    def __init__(self, lstm: "LSTM", n_streams: int = 1) -> None:
         self.vocab = lstm.vocab
         self.lstm = lstm
         self.n_streams = n_streams
@@ -34,11 +37,7 @@ class Preserve:
     def n_parameters(self) -> int:
         return self.lstm.n_parameters()
 
-    def log_prob(self, sentences: Batch | Sequence[str]) -> Tensor:
-        explanation = self.explain(sentences)
-        return explanation.batch.sum_words(explanation.word_N) + explanation.rest_B
-
-    def sample(self, n: int, *, seed: int = 1, length: int | None = None) -> list[str]:
+    def sample(self, n: int, *, seed: int = 1, length: int | None = None, burn_in: int = 50) -> list[str]:
         return self.lstm.sample(n, seed=seed, length=length)
 
     @torch.no_grad()
@@ -76,7 +75,7 @@ class Preserve:
         return [size for size in sizes_S.tolist() if size]
 
 
-class Shuffle:
+class Shuffle(Directed):
     """Preserve on the sentences in random order: what neighbours in a list tell each other is lost. One seed, one order."""
 
     def __init__(self, preserve: Preserve, seed: int) -> None:
@@ -87,11 +86,7 @@ class Shuffle:
     def n_parameters(self) -> int:
         return self.preserve.n_parameters()
 
-    def log_prob(self, sentences: Batch | Sequence[str]) -> Tensor:
-        explanation = self.explain(sentences)
-        return explanation.batch.sum_words(explanation.word_N) + explanation.rest_B
-
-    def sample(self, n: int, *, seed: int = 1, length: int | None = None) -> list[str]:
+    def sample(self, n: int, *, seed: int = 1, length: int | None = None, burn_in: int = 50) -> list[str]:
         return self.preserve.sample(n, seed=seed, length=length)
 
     def explain(self, sentences: Batch | Sequence[str]) -> Explanation:
@@ -101,3 +96,10 @@ class Shuffle:
         rank_B = order_B.argsort()  # where each sentence went
         at_N = shuffled.batch.starts_B[rank_B][batch.sentence_N] + batch.position_N
         return Explanation(batch, shuffled.word_N[at_N], shuffled.rest_B[rank_B])
+
+
+def concatenate(batch: Batch, end: int) -> Tensor:
+    """[N + B] the words of all sentences, each sentence followed by the end symbol."""
+    text = batch.ids_N.new_full((batch.n_words + len(batch),), end, dtype=torch.int64)
+    text[torch.arange(batch.n_words, device=batch.device) + batch.sentence_N] = batch.ids_N.long()
+    return text

@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from trflm.errors import InputError
-from trflm.lms.lstm.model import LSTM, State, concatenate
+from trflm.lms.lstm.model import LSTM, State
+from trflm.lms.lstm.strategies import concatenate
 from trflm.text import Batch
 
 

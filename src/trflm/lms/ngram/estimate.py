@@ -14,7 +14,9 @@ Shapes: T symbols of the marked text, G distinct n-grams of one order, P of the 
 """
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
@@ -29,7 +31,7 @@ FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
 
 @dataclass(frozen=True)
 class KneserNeyConfig:
-    """What to estimate.
+    """[model] kind = "ngram": modified Kneser-Ney.
 
     `min_counts`, from the unigrams up: n-grams that occur less often are dropped; the last value holds for all orders above.
     `open_vocabulary`: n-grams that contain `<unk>` are dropped and `<unk>` itself has its uniform share alone; otherwise it is
@@ -39,6 +41,7 @@ class KneserNeyConfig:
     order: int = 5
     min_counts: tuple[int, ...] = (1,)
     open_vocabulary: bool = False
+    kind: Literal["ngram"] = "ngram"
 
     def __post_init__(self) -> None:
         if self.order < 1:
@@ -49,6 +52,10 @@ class KneserNeyConfig:
             )
         if self.min_counts[0] != 1 or sorted(self.min_counts) != list(self.min_counts):
             raise InputError(f"min_counts starts with 1 and never falls from one order to the next, not {self.min_counts}")
+
+    def stored(self, vocab: Vocab, state: Mapping[str, Any]) -> NGram:
+        """The model that `NGram.to_state` wrote."""
+        return NGram.from_tensors(vocab, state["ngram"])
 
 
 @dataclass(frozen=True, eq=False)

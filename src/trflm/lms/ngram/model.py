@@ -6,27 +6,28 @@ W words drawn or scored at once, L the longest sentence drawn.
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from trflm import seeds
 from trflm.errors import InputError
-from trflm.language_model import Explanation
+from trflm.language_model import Directed, Explanation
 from trflm.lms.ngram.sample import WordSampler
 from trflm.lms.ngram.tables import Order, Tables, first_symbol, mark
+from trflm.seeds import generator
 from trflm.text import Batch, Vocab
 
 
-class NGram:
+class NGram(Directed):
     """A backoff n-gram model over a vocabulary. It marks the start and the end of sentences itself.
 
     As a proposal it only ever adds words: the density of a span u after the words x is
 
         g(u | x) = prod_i p(u_i | x u_<i) / (1 - p(end | x u_<i)),
 
-    which sums to one over all spans of a given length. `propose` draws from it, `log_q` evaluates it.
+    which sums to one over all spans of a given length. `draw_spans` draws from it, `log_span` evaluates it.
     This holds for any model whose probabilities sum to one after every context, estimated here or read from a file.
     """
 
@@ -39,10 +40,6 @@ class NGram:
         """The number of n-grams, each with its probability (the backoff weights follow from them)."""
         return sum(len(order) for order in self.tables.orders)
 
-    def log_prob(self, sentences: Batch | Sequence[str]) -> Tensor:
-        explanation = self.explain(sentences)
-        return explanation.batch.sum_words(explanation.word_N) + explanation.rest_B
-
     def explain(self, sentences: Batch | Sequence[str]) -> Explanation:
         batch = self.vocab.batch(sentences)
         symbol_T, _ = self._mark(batch)
@@ -50,21 +47,21 @@ class NGram:
         word_N, rest_B = log_prob_T[symbol_T < self.tables.n_words], log_prob_T[symbol_T == self.tables.end]
         return Explanation(batch, _to_torch(word_N, batch), _to_torch(rest_B, batch))
 
-    def sample(self, n: int, *, seed: int = 1, length: int | None = None) -> list[str]:
+    def sample(self, n: int, *, seed: int = 1, length: int | None = None, burn_in: int = 50) -> list[str]:
         lengths_B = None if length is None else torch.full((n,), length)
-        return self.vocab.sentences(self.draw(n, seeds.generator(seed, "sample"), lengths_B))
+        return self.vocab.sentences(self.draw(n, generator(seed, "sample"), lengths_B))
 
-    def draw(self, n_sentences: int, generator: Generator, lengths_B: Tensor | None = None) -> Batch:
+    def draw(self, n_sentences: int, rng: Generator, lengths_B: Tensor | None = None) -> Batch:
         """Sentences from p(x), given that there is a word at all; with `lengths_B`, from g(x) of these lengths."""
         context_KB = self.tables.start_context(n_sentences)
         if lengths_B is not None:
-            return self._draw_spans(context_KB, lengths_B.cpu().numpy(), generator)[0]
+            return self._draw_spans(context_KB, lengths_B.cpu().numpy(), rng)[0]
         if self.tables.orders[0].log_prob_G[self.tables.end] == -np.inf:
             raise InputError("the end of a sentence has probability 0 in this model: give the length of the sentences to draw")
         columns: list[np.ndarray] = []
         going = np.arange(n_sentences)
         while len(going):
-            symbol_W, row_nW, _ = self._sampler.draw(context_KB, bool(columns), generator)
+            symbol_W, row_nW, _ = self._sampler.draw(context_KB, bool(columns), rng)
             columns.append(np.full(n_sentences, self.tables.end))
             columns[-1][going] = symbol_W
             goes_on = symbol_W != self.tables.end
@@ -78,12 +75,12 @@ class NGram:
         _, log_end_n1 = self.tables.extend(self.tables.start_context(1), np.full(1, self.tables.end))
         return float(np.log1p(-np.exp(log_end_n1[-1, 0])))
 
-    def propose(self, batch: Batch, start_B: Tensor, length_B: Tensor, generator: Generator) -> tuple[Batch, Tensor]:
+    def draw_spans(self, batch: Batch, start_B: Tensor, length_B: Tensor, rng: Generator) -> tuple[Batch, Tensor]:
         """Spans of `length_B` words, each drawn from g given the first `start_B` words of its sentence, and [B] their log g."""
-        span, log_q_B = self._draw_spans(self.context_after(batch, start_B), length_B.cpu().numpy(), generator)
+        span, log_q_B = self._draw_spans(self.context_after(batch, start_B), length_B.cpu().numpy(), rng)
         return span.to(batch.device), _to_torch(log_q_B, batch)
 
-    def log_q(self, batch: Batch, start_B: Tensor, length_B: Tensor) -> Tensor:
+    def log_span(self, batch: Batch, start_B: Tensor, length_B: Tensor) -> Tensor:
         """[B] log g of the words start .. start + length - 1 of each sentence, given the words before them."""
         if bool((start_B + length_B > batch.lengths_B).any()):
             raise ValueError("a span reaches beyond the end of its sentence")
@@ -104,15 +101,18 @@ class NGram:
         row_nT, _ = self.tables.walk(symbol_T)
         return row_nT[:-1, first_B + n_words_B.cpu().numpy()]
 
-    def draw_words(self, context_KW: np.ndarray, generator: Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def draw_words(self, context_KW: np.ndarray, rng: Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """A word after each context: [W] words, [n, W] their rows, [W] log g."""
-        return self._sampler.draw(context_KW, False, generator)
+        return self._sampler.draw(context_KW, False, rng)
 
     def extend(self, context_KW: np.ndarray, word_W: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The same for words that are given."""
         row_nW, log_prob_nW = self.tables.extend(context_KW, word_W)
         _, log_end_nW = self.tables.extend(context_KW, np.full(len(word_W), self.tables.end))
         return word_W, row_nW, log_prob_nW[-1] - np.log1p(-np.exp(log_end_nW[-1]))
+
+    def to_state(self) -> dict[str, Any]:
+        return {"ngram": self.to_tensors()}
 
     def to_tensors(self) -> dict[str, Tensor]:
         """All numbers of the model, for a model file; with the vocabulary they are the whole model."""
@@ -146,14 +146,14 @@ class NGram:
         lengths = batch.lengths_B.cpu().numpy()
         return mark(batch.ids_N.cpu().numpy(), lengths, len(self.vocab)), first_symbol(lengths)
 
-    def _draw_spans(self, context_KB: np.ndarray, length_B: np.ndarray, generator: Generator) -> tuple[Batch, np.ndarray]:
+    def _draw_spans(self, context_KB: np.ndarray, length_B: np.ndarray, rng: Generator) -> tuple[Batch, np.ndarray]:
         word_BL = np.empty((len(length_B), length_B.max(initial=0)), np.int64)
         log_q_B = np.zeros(len(length_B))
         going = np.arange(len(length_B))
         for i in range(word_BL.shape[1]):
             goes_on = length_B[going] > i
             going, context_KB = going[goes_on], context_KB[:, goes_on]
-            word_BL[going, i], row_nW, log_q_W = self.draw_words(context_KB, generator)
+            word_BL[going, i], row_nW, log_q_W = self.draw_words(context_KB, rng)
             log_q_B[going] += log_q_W
             context_KB = row_nW[:-1]
         is_word_BL = np.arange(word_BL.shape[1]) < length_B[:, None]

@@ -45,7 +45,7 @@ class WordSampler:
             self.cumulative.append(np.concatenate([[0.0], np.cumsum(np.exp(order.log_prob_G))]))
             n_contexts = len(order)
 
-    def draw(self, context_KA: np.ndarray, may_end: bool, generator: Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def draw(self, context_KA: np.ndarray, may_end: bool, rng: Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """One symbol after each context: ([A] symbols, [n, A] their rows as in `Tables.extend`, [A] log of the density).
 
         With `may_end` a symbol is a word or the end and the density is p(w | h), without it p(w | h) / (1 - p(end | h)).
@@ -55,7 +55,7 @@ class WordSampler:
         symbol_A, row_nA, log_prob_A = np.empty(A, np.int64), np.empty((K + 1, A), np.int64), np.empty(A)
         todo, top = np.arange(A), np.full(A, K)
         while len(todo):
-            symbol, level = self._descend(choices.select(todo), top, generator)
+            symbol, level = self._descend(choices.select(todo), top, rng)
             row, log_prob = self.tables.extend(context_KA[:, todo], symbol)
             refused = (row != NOT_STORED) & (np.arange(K + 1)[:, None] > level)
             again = refused.any(0)
@@ -84,12 +84,12 @@ class WordSampler:
         all_stored_nA = high_nA - low_nA >= tables.n_words + may_end
         return _Choices(low_nA, high_nA, mass_nA, np.where(all_stored_nA, mass_nA, total_nA)), log_rest_A
 
-    def _descend(self, choices: _Choices, top_A: np.ndarray, generator: Generator) -> tuple[np.ndarray, np.ndarray]:
+    def _descend(self, choices: _Choices, top_A: np.ndarray, rng: Generator) -> tuple[np.ndarray, np.ndarray]:
         """[A] symbols and the order index each was drawn at, going down from `top_A`."""
         symbol_A, level_A = np.empty(len(top_A), np.int64), np.full(len(top_A), NOT_STORED)
         for k in range(self.tables.n - 1, -1, -1):
             at = np.flatnonzero((level_A == NOT_STORED) & (top_A >= k))
-            point = torch.rand(len(at), generator=generator, dtype=torch.float64).numpy() * choices.total_nA[k, at]
+            point = torch.rand(len(at), generator=rng, dtype=torch.float64).numpy() * choices.total_nA[k, at]
             chosen = (point < choices.mass_nA[k, at]) | (k == 0)
             at, point = at[chosen], point[chosen]
             low, high, cumulative = choices.low_nA[k, at], choices.high_nA[k, at], self.cumulative[k]

@@ -7,32 +7,72 @@ Shapes: C chains, M trials, s words a span, T = C*M trials in all, A of them sti
 parents, H units.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trflm.files.cache import cached
+from trflm.kinds import Start
 from trflm.lms.proposals.protocol import Span
-from trflm.lms.softmax import ClassSoftmax, FullSoftmax
+from trflm.lms.softmax import ClassSoftmax, FullSoftmax, equal_classes
 from trflm.recurrent.recurrence import Recurrence, next_states
 from trflm.speed.distinct import distinct
 from trflm.speed.word_cache import WordRows
 from trflm.text import Batch
+from trflm.text.classes import exchange_classes, read_classes
 
 FARTHEST = 31  # more words to come than this look alike
 
 
 @dataclass(frozen=True)
 class LSTMProposalConfig:
+    """[proposal] kind = "lstm": the auxiliary distribution of AugSA + JSA, and the noise of dynamic NCE.
+
+    The classes of its output are of equal size by frequency (the fastest), or by bigram exchange, or from a file.
+    """
+
     units: int = 250
     classes: int = 100  # of the class-factored output; 0: a full softmax
     sees_remaining: bool = True  # whether the LSTM is told how many words are still to come
     init: float = 0.1  # parameters start uniform in +-init
+    kind: Literal["lstm"] = "lstm"
+    exchange: bool = False  # classes of words that behave alike, by bigram exchange on the training text
+    classes_file: str = ""  # lines `word class`; then `classes` plays no part
 
     def __post_init__(self) -> None:
         if self.units < 1 or self.classes < 0 or not self.init > 0:
             raise ValueError("units must be at least 1, classes must not be negative, init must be positive")
+        if self.exchange and (self.classes_file or not self.classes):
+            raise ValueError("exchange makes `classes` classes, at least 1, and no classes_file; leave out one of them")
+
+    def build(self, start: Start) -> "LSTMProposal":
+        return LSTMProposal(self, len(start.vocab), self.word_classes(start), start.rng)
+
+    def stored(self, n_words: int, state: Mapping[str, Any]) -> "LSTMProposal":
+        """The proposal with these parameters, and the classes that are among them."""
+        proposal = LSTMProposal(self, n_words, state.get("output.class_V"))
+        proposal.load_state_dict(state)
+        return proposal
+
+    def word_classes(self, start: Start) -> Tensor | None:
+        """[V] the classes of the output, numbered without gaps; None for a full softmax."""
+        text, n_words = start.text, len(start.vocab)
+        assert text is not None
+        if self.classes_file:
+            class_V = read_classes(self.classes_file, start.vocab)
+        elif not self.classes:
+            return None
+        elif self.exchange:
+            n = min(self.classes, n_words)
+            found = cached(f"exchange {n}/{n_words}", text, lambda: {"class": exchange_classes(text, n_words, n).class_V})
+            class_V = found["class"]
+        else:
+            class_V = equal_classes(torch.bincount(text.ids_N, minlength=n_words), self.classes)
+        return torch.unique(class_V, return_inverse=True)[1]
 
 
 @dataclass(frozen=True)
@@ -69,6 +109,9 @@ class LSTMProposal(nn.Module):
         self.input_gates = WordRows()
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -config.init, config.init, generator=rng)
+
+    def to_state(self) -> dict[str, Any]:
+        return {"lstm": self.state_dict()}
 
     def start(self, n: int) -> LSTMState:
         zeros = self.embedding.new_zeros(n, self.config.units)

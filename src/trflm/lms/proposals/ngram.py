@@ -4,6 +4,7 @@ Shapes: C chains, M trials, s words a span, T = C*M trials, K = n - 1 words of c
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +30,10 @@ class NGramProposal:
 
     def __init__(self, ngram: NGram) -> None:
         self.ngram = ngram
+
+    def to_state(self) -> dict[str, Any]:
+        """Nothing of its own: the n-gram model is the reference that is stored beside the field."""
+        return {}
 
     def start(self, n: int) -> NGramState:
         return NGramState(self.ngram.tables.start_context(n))
@@ -60,4 +65,4 @@ class NGramProposal:
         return Span(words_CMs, torch.from_numpy(log_q_T).to(device).view(C, M), NGramState(context_KT), row_CM)
 
     def log_q(self, batch: Batch) -> Tensor:
-        return self.ngram.log_q(batch, torch.zeros_like(batch.lengths_B), batch.lengths_B).double()
+        return self.ngram.log_span(batch, torch.zeros_like(batch.lengths_B), batch.lengths_B).double()

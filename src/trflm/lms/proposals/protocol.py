@@ -33,6 +33,10 @@ class Span:
 class Proposal(Protocol):
     """g(u | words before). A state is whatever the proposal remembers of the words before; it has `select(index)`."""
 
+    def to_state(self) -> dict[str, Any]:
+        """What a model file holds of it: see `lms.proposals.stored_proposal`."""
+        ...
+
     def start(self, n: int) -> Any:
         """The state before the first word, for n sentences."""
         ...

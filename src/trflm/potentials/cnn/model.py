@@ -11,20 +11,37 @@ All lines but the last are `network`; how it scores n-best lists quickly is `sco
 Shapes: B sentences, N words in all, U distinct words, P (width, offset) pairs of the bank, K widths, w filters a width.
 """
 
+from dataclasses import dataclass
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
+from trflm.kinds import Start
 from trflm.potentials.cnn import score
 from trflm.potentials.cnn.network import CNNLayers, CNNSize
+from trflm.potentials.protocol import start_from_word2vec
 from trflm.text import Batch
 
-CNNConfig = CNNSize
+
+@dataclass(frozen=True)
+class CNNConfig(CNNSize):
+    """[model] kind = "cnn": a random field with the paper's CNN potential."""
+
+    kind: Literal["cnn"] = "cnn"
+    word2vec: bool = False  # start the embedding from word2vec vectors of the training text
+
+    def build(self, start: Start) -> "CNN":
+        cnn = CNN(self, len(start.vocab), start.rng)
+        if self.word2vec and start.fresh:
+            start_from_word2vec(cnn.embedding, start)
+        return cnn
 
 
 class CNN(CNNLayers):
     """phi(x) of a packed batch. See the equations at the head of this file."""
 
-    def __init__(self, config: CNNConfig, n_words: int, rng: torch.Generator | None = None) -> None:
+    def __init__(self, config: CNNSize, n_words: int, rng: torch.Generator | None = None) -> None:
         super().__init__(config, n_words)
         self.readout = nn.Parameter(torch.empty(config.stack_filters))  # lambda
         self.constant = nn.Parameter(torch.empty(()))  # c
