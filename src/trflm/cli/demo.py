@@ -1,7 +1,6 @@
 """`trf demo`: the whole story in a few minutes."""
 
 import os
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -19,7 +18,7 @@ def demo(
         "demo"
     ),
     rows: Annotated[str, tyro.conf.arg(metavar="A,B", help="Only these rows of the table; -A leaves one out.")] = "",
-    fresh: Annotated[bool, tyro.conf.arg(help="Remove what an earlier demo left in DIR first.")] = False,
+    fresh: Annotated[bool, tyro.conf.arg(help="Remove what an earlier demo made in DIR first.")] = False,
     jobs: Annotated[int, tyro.conf.arg(metavar="N", help="Processes of the simulated recogniser; 0: one a core.")] = 0,
     seed: Annotated[int, tyro.conf.arg(metavar="S", help="The same seed gives the same results.")] = 1,
     threads: Threads = 0,
@@ -37,17 +36,14 @@ def demo(
     from trflm.reproduce.models import Source
     from trflm.reproduce.plan import choose_rows, read_plan
     from trflm.reproduce.results import reproduce
-    from trflm.simulate.demo import DemoConfig, prepare, recipes
+    from trflm.simulate.demo import DemoConfig, begin, prepare, recipes
 
     if jobs < 0 or seed < 0:
         raise InputError("--jobs and --seed must not be negative")
     plan = read_plan(recipes())
     chosen = choose_rows(plan, rows)
     started = time.monotonic()
-    if fresh and out.exists():
-        if not (out / "data" / "settings.json").exists():
-            raise InputError(f"{out}: is not the directory of a demo; remove it yourself, or give another --out")
-        shutil.rmtree(out)
+    begin(out, fresh, progress(quiet).say)
     data = out / "data"
     prepare(data, DemoConfig(seed=seed), jobs or os.cpu_count() or 1, progress(quiet).say)
     overrides = [f"data.train={data / 'train.txt'}", f"data.valid={data / 'valid.txt'}", f"run.seed={seed}"]

@@ -3,6 +3,7 @@
 Everything is a function of the seed. Files are made in one move, so an interrupted demo goes on where it stopped.
 """
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,6 +14,7 @@ import numpy as np
 from trflm.errors import InputError
 from trflm.evaluation.formats import write_kaldi
 from trflm.evaluation.nbest import NBestList
+from trflm.experiment.directory import FILES, SNAPSHOTS
 from trflm.files.reader import read_lines
 from trflm.files.writer import write_directory, write_text
 from trflm.simulate.channel import Channel, ChannelConfig
@@ -21,6 +23,9 @@ from trflm.simulate.prior import Prior
 from trflm.simulate.pronunciations import Lexicon, default_dictionary, read_pronunciations
 from trflm.simulate.search import Recogniser, SearchConfig
 from trflm.simulate.wikipedia import wikipedia_file, wikipedia_sentences
+
+MARKER = "demo.json"  # in a directory that a demo began in when it was empty
+MARK = b'{"made_by": "trf demo"}\n'
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,50 @@ def recipes() -> Path:
     """recipes/demo of the source tree, or of the installed package."""
     inside = Path(__file__).parents[1] / "recipes" / "demo"
     return inside if inside.exists() else Path(__file__).parents[3] / "recipes" / "demo"
+
+
+def begin(out: Path, fresh: bool, say: Callable[[str], None]) -> None:
+    """A directory for a demo: a new or empty one, or one that a demo began in when it was; `fresh` empties that first.
+
+    What a demo makes has fixed names. Whatever else lies there is not its own and stays, links too.
+    """
+    marker = out / MARKER
+    ours = marker.is_file() and not marker.is_symlink() and marker.read_bytes() == MARK
+    if not ours and out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise InputError(f"{out}: is not empty, and no demo began there (it would have left {MARKER}); give another --out")
+    if ours and fresh:
+        _remove(out)
+        left = sum(path != marker for path in out.iterdir())
+        if left:
+            say(f"{out}: {left} files and directories are left which a demo did not make")
+    out.mkdir(parents=True, exist_ok=True)
+    with write_text(marker) as file:
+        file.write(MARK.decode())
+
+
+def _remove(out: Path) -> None:
+    """The files that a demo makes, then the directories that are empty without them; never through a link."""
+    runs = [recipe.stem for recipe in recipes().glob("*.toml")]
+    patterns = {
+        ".": ["results.json", "results.md", "report.html"],
+        "scores": [f"{run}{how}.{name}.npz" for run in runs for how in ("", "@*") for name in ("dev", "test")],
+        "data": ["settings.json", "train.txt", "valid.txt", "test.txt"],
+        **{f"data/lists/{name}": ["nbest.txt", "acoustic.txt", "lm.txt", "ref.txt"] for name in ("dev", "test")},
+        **{run: [pattern for file in FILES for pattern in (file, f"{file}.part")] for run in runs},
+        **{f"{run}/{SNAPSHOTS}": ["epoch-*.safetensors", "epoch-*.safetensors.part"] for run in runs},
+    }
+    for place, names in patterns.items():
+        directory = out / place
+        if any(path.is_symlink() for path in (directory, *directory.parents) if out in path.parents):
+            continue
+        for file in [file for name in names for file in directory.glob(name)]:
+            if file.is_file() and not file.is_symlink():
+                file.unlink()
+    for place in sorted(patterns, key=len, reverse=True):
+        for directory in (out / place, *(out / place).parents):
+            if out in directory.parents:
+                with contextlib.suppress(OSError):  # there is something else in it, or it is not there, or a link
+                    directory.rmdir()
 
 
 def prepare(data: Path, config: DemoConfig, jobs: int, say: Callable[[str], None]) -> None:
