@@ -17,6 +17,7 @@ from trflm.learning.loop import training
 from trflm.lms.proposals.lstm import LSTMProposal, LSTMProposalConfig
 from trflm.potentials.cnn.model import CNN, CNNConfig
 from trflm.potentials.protocol import Potential
+from trflm.sampling.chains import Chains
 from trflm.sampling.exact import Exact, all_sentences, log_likelihood
 from trflm.sampling.mixture import trans_ms
 from trflm.seeds import generator
@@ -120,7 +121,7 @@ def test_zeta_that_follows_moves_with_log_Z():
     with torch.no_grad():
         learner.trf.zeta.copy_(Exact.of(learner.trf.potential, V, M).zeta)
         for step in range(5):  # chains that follow the field
-            learner.chains = trans_ms(rng(step), learner.chains, learner.target, learner.proposal, CONFIG)[0].batch
+            learner.chains = trans_ms(rng(step), Chains(learner.chains), learner.target, learner.proposal, CONFIG)[0].batch
     before = learner.trf.zeta.clone()
     learner.t = 1
     learner._update_theta(data, rng(9))

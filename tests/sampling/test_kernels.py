@@ -136,7 +136,9 @@ def test_the_whole_sampler_reaches_the_target():
     """400,000 draws over 39 sentences: sampling noise alone gives a total variation of about 0.004."""
     target, proposal = problem(3)
     config = TransMSConfig(jump_range=2, block=2, trials=3)
-    found = histogram(target, lambda r, c: trans_ms(r, c.batch, target, proposal, config)[0], n_chains=2000, iterations=220)
+    found = histogram(
+        target, lambda r, c: trans_ms(r, Chains(c.batch), target, proposal, config)[0], n_chains=2000, iterations=220
+    )
     assert total_variation(found, exact_p(target)) < 0.02
 
 
@@ -156,8 +158,8 @@ def test_kernels_are_pure_and_repeatable():
     target, proposal = problem(3)
     start = Chains.at(all_sentences(V, 3), target)
     before = start.batch.ids_N.clone()
-    one, info = local_jump(rng(5), start.batch, target, proposal, 1)
-    two, _ = local_jump(rng(5), start.batch, target, proposal, 1)
+    one, info = local_jump(rng(5), start, target, proposal, 1)
+    two, _ = local_jump(rng(5), start, target, proposal, 1)
     assert torch.equal(one.batch.ids_N, two.batch.ids_N)
     assert torch.equal(start.batch.ids_N, before)
     assert 0 < info.accepted <= info.tried < len(start.batch)

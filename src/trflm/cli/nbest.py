@@ -1,9 +1,9 @@
 """`trf nbest`: check, convert and judge n-best lists; simulate a recogniser that makes some."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -13,8 +13,6 @@ from trflm.errors import InputError
 
 if TYPE_CHECKING:
     from trflm.evaluation.nbest import NBestList
-
-Format = Literal["kaldi", "srilm", "espnet", "mlm", "jsonl"]
 
 
 def check(lists: Annotated[Lists, tyro.conf.arg(name="")], *, ref: Path | None = None, show: int = 20) -> None:
@@ -42,7 +40,7 @@ def check(lists: Annotated[Lists, tyro.conf.arg(name="")], *, ref: Path | None =
 
 def convert(
     lists: Annotated[Lists, tyro.conf.arg(name="")],
-    to: Format,
+    to: str,
     out: Path,
     *,
     drop_empty: bool = False,
@@ -57,24 +55,24 @@ def convert(
         drop_empty: Leave out hypotheses without words.
         constant: Add a score that is the same everywhere, such as lm=0 for SRILM, which must have one.
     """
-    from trflm.evaluation.formats import write_espnet, write_jsonl, write_kaldi, write_mlm, write_srilm
+    from trflm.evaluation.formats import format_named
     from trflm.evaluation.nbest import drop_empty as leave_out
     from trflm.evaluation.nbest import refuse
     from trflm.files.writer import write_directory
 
+    into = format_named(to)
     stream = _with_constants(lists.read(leave_out if drop_empty else refuse), _constants(constant))
     first = next(stream, None)
     if first is None:
         raise InputError(f"{lists.nbest}: there is no n-best list in it")
-    if first.reference is not None and to == "srilm":
-        note(f"{lists.nbest}: holds references, which SRILM lists cannot; they are left out")
+    if first.reference is not None and not into.holds_references:
+        note(f"{lists.nbest}: holds references, which {to} lists cannot; they are left out")
     stream = chain([first], stream)
-    if to in {"kaldi", "srilm"}:
-        into_directory: Callable[[Iterable[NBestList], Path], None] = {"kaldi": write_kaldi, "srilm": write_srilm}[to]
+    if into.makes_directory:
         with write_directory(out) as directory:
-            into_directory(stream, directory)
+            into.write(stream, directory)
     else:
-        {"espnet": write_espnet, "mlm": write_mlm, "jsonl": write_jsonl}[to](stream, out)
+        into.write(stream, out)
 
 
 def oracle(lists: Annotated[Lists, tyro.conf.arg(name="")], ref: Path, *, depth: tuple[int, ...] = ()) -> None:

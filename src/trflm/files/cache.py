@@ -6,7 +6,7 @@ A cache is only a saving: a file that is damaged, of another kind or cannot be w
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import safetensors
@@ -14,7 +14,6 @@ import safetensors.torch
 from torch import Tensor
 
 from trflm.files.writer import replacing
-from trflm.text.batch import Batch
 
 Tensors = dict[str, Tensor]
 
@@ -24,10 +23,11 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trflm"
 
 
-def cached(what: str, text: Batch, compute: Callable[[], Tensors]) -> Tensors:
-    """What `compute` makes of the text, from the cache if it is there. `what` names the computation and all its settings."""
+def cached(what: str, made_from: Sequence[Tensor], compute: Callable[[], Tensors]) -> Tensors:
+    """What `compute` makes of these whole numbers, from the cache if it is there. `what` names the computation and all its
+    settings."""
     content = hashlib.sha256(what.encode())
-    for part in (text.ids_N, text.lengths_B):
+    for part in made_from:
         content.update(part.long().cpu().numpy().tobytes())
     path = cache_directory() / f"{content.hexdigest()}.safetensors"
     with contextlib.suppress(safetensors.SafetensorError, OSError):

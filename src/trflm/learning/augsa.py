@@ -24,7 +24,7 @@ from trflm.learning.context import Context, FieldLearner
 from trflm.learning.loop import Metrics, clip_gradient
 from trflm.lms.proposals.lstm import LSTMProposal
 from trflm.lms.proposals.protocol import draw_sentences_of
-from trflm.sampling.chains import Target
+from trflm.sampling.chains import Chains, Target
 from trflm.sampling.mixture import TransMSConfig, trans_ms
 from trflm.text import Batch, pack, training_pi0
 from trflm.text.lengths import draw_from_cdf
@@ -96,7 +96,7 @@ class AugSA(FieldLearner):
         """One step from these sentences."""
         self.t += 1
         self.trf.potential.forget()  # what was scored since the last step (dev text, log Z_1) is to leave no trace
-        chains, info = trans_ms(rng, self.chains, self.target, self.proposal, self.config)
+        chains, info = trans_ms(rng, Chains(self.chains), self.target, self.proposal, self.config)
         self.chains = chains.batch
         lengths_C = self.chains.lengths_B
         zeta_C = self.trf.zeta[lengths_C]
@@ -107,7 +107,7 @@ class AugSA(FieldLearner):
 
         share = self._share(lengths_C)
         self.length_share = MEMORY * self.length_share + (1 - MEMORY) * share
-        jumps, moves = info.jump.accepted / max(info.jump.tried, 1), info.move.accepted / max(info.move.tried, 1)
+        jumps, moves = info["jump"].acceptance, info["move"].acceptance
         self.stuck_jumps = self.stuck_jumps + 1 if jumps < STUCK else 0
         self.stuck_moves = self.stuck_moves + 1 if moves < STUCK else 0
         self._watch()

@@ -41,21 +41,37 @@ class Target:
 
 @dataclass(frozen=True)
 class Chains:
-    """The current sentence of each chain, and its log density."""
+    """The current sentence of each chain, and its log density; None until a move needs it."""
 
     batch: Batch
-    log_p_C: Tensor
+    log_p_C: Tensor | None = None
 
     @classmethod
     def at(cls, batch: Batch, target: Density) -> "Chains":
         return cls(batch, target.log_density(batch))
 
+    def log_density(self, target: Density) -> Tensor:
+        """[C], computed if it is not known."""
+        return target.log_density(self.batch) if self.log_p_C is None else self.log_p_C
 
-def replace(chains: Chains, changed: Tensor, new: Batch, log_p: Tensor) -> Chains:
+
+@dataclass(frozen=True)
+class MoveInfo:
+    """How many proposals a move made over all chains, and how many were accepted."""
+
+    tried: int
+    accepted: int
+
+    @property
+    def acceptance(self) -> float:
+        return self.accepted / max(self.tried, 1)
+
+
+def replace(batch: Batch, log_p_C: Tensor, changed: Tensor, new: Batch, log_p: Tensor) -> Chains:
     """The chains numbered `changed` go to the sentences of `new`, the others stay."""
     if not len(changed):
-        return chains
-    both = Batch(torch.cat([chains.batch.ids_N, new.ids_N]), torch.cat([chains.batch.lengths_B, new.lengths_B]))
-    index_C = torch.arange(len(chains.batch), device=changed.device)
-    index_C[changed] = torch.arange(len(changed), device=changed.device) + len(chains.batch)
-    return Chains(both.select(index_C), torch.cat([chains.log_p_C, log_p])[index_C])
+        return Chains(batch, log_p_C)
+    both = Batch(torch.cat([batch.ids_N, new.ids_N]), torch.cat([batch.lengths_B, new.lengths_B]))
+    index_C = torch.arange(len(batch), device=changed.device)
+    index_C[changed] = torch.arange(len(changed), device=changed.device) + len(batch)
+    return Chains(both.select(index_C), torch.cat([log_p_C, log_p])[index_C])

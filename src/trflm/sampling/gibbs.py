@@ -11,20 +11,13 @@ Shapes: C chains, M trials, s words a block.
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from trflm.lms.proposals.protocol import DRAW, Proposal, draw
-from trflm.sampling.chains import Chains, Density, replace
+from trflm.sampling.chains import Chains, Density, MoveInfo, replace
 from trflm.text import Batch
-
-
-@dataclass(frozen=True)
-class MoveInfo:
-    tried: int  # blocks
-    accepted: int
 
 
 def mtmis_log_acceptance(log_w_CM: Tensor, log_w_now_C: Tensor) -> Tensor:
@@ -44,15 +37,16 @@ def mtmis_log_acceptance(log_w_CM: Tensor, log_w_now_C: Tensor) -> Tensor:
 def block_gibbs(
     rng: torch.Generator, chains: Chains, target: Density, proposal: Proposal, block: int, trials: int
 ) -> tuple[Chains, MoveInfo]:
-    """One sweep over the blocks of every chain."""
+    """One sweep over the blocks of every chain; each block is a proposal."""
     tried = accepted = 0
-    state = proposal.start(len(chains.batch))
-    active = torch.arange(len(chains.batch), device=chains.log_p_C.device)  # chains that reach the block
-    for first in range(0, int(chains.batch.lengths_B.max()), block):
+    batch, log_p_C = chains.batch, chains.log_density(target)
+    state = proposal.start(len(batch))
+    active = torch.arange(len(batch), device=log_p_C.device)  # chains that reach the block
+    for first in range(0, int(batch.lengths_B.max()), block):
         # 1. The chains that have words here, and those words.
-        reaching = (chains.batch.lengths_B[active] > first).nonzero().squeeze(1)
+        reaching = (batch.lengths_B[active] > first).nonzero().squeeze(1)
         active, state = active[reaching], state.select(reaching)
-        now, log_p_now_C = chains.batch.select(active), chains.log_p_C[active]
+        now, log_p_now_C = batch.select(active), log_p_C[active]
         remaining_C = now.lengths_B - first
         span_C = remaining_C.clamp(max=block)
 
@@ -71,10 +65,11 @@ def block_gibbs(
         accept_C = torch.rand(len(active), generator=rng, dtype=torch.float64).to(active.device).log() < log_accept_C
         index = accept_C.nonzero().squeeze(1)
         row_C = torch.arange(len(active), device=active.device) * trials + choice_C
-        chains = replace(chains, active[index], trial.select(row_C[index]), log_p_CM.view(-1)[row_C[index]])
+        moved = replace(batch, log_p_C, active[index], trial.select(row_C[index]), log_p_CM.view(-1)[row_C[index]])
+        batch, log_p_C = moved.batch, moved.log_density(target)
         state = span.state_after(torch.where(accept_C, choice_C, trials))
         tried, accepted = tried + len(active), accepted + len(index)
-    return chains, MoveInfo(tried, accepted)
+    return Chains(batch, log_p_C), MoveInfo(tried, accepted)
 
 
 def words_at(batch: Batch, first: int, block: int) -> Tensor:

@@ -9,20 +9,12 @@ u ~ g(. | x) are appended; if j < k, the last words are dropped. Accepted with p
 Shapes: C chains.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from trflm.lms.proposals.protocol import DRAW, Proposal
-from trflm.sampling.chains import Chains, Target, replace
+from trflm.sampling.chains import Chains, MoveInfo, Target, replace
 from trflm.text import Batch, pack
-
-
-@dataclass(frozen=True)
-class JumpInfo:
-    tried: int  # chains that drew another length
-    accepted: int
 
 
 def log_gamma(from_C: Tensor, jump_range: int, max_length: int) -> Tensor:
@@ -41,18 +33,19 @@ def jump_log_acceptance(
 
 
 def local_jump(
-    rng: torch.Generator, sentences: Batch, target: Target, proposal: Proposal, jump_range: int
-) -> tuple[Chains, JumpInfo]:
-    """One jump of every chain, from these sentences."""
+    rng: torch.Generator, chains: Chains, target: Target, proposal: Proposal, jump_range: int
+) -> tuple[Chains, MoveInfo]:
+    """One jump of every chain; a chain that draws its own length proposes nothing."""
     # 1. Draw the new lengths; chains that drew their own are done.
-    m, device = target.max_length, sentences.device
+    sentences, m = chains.batch, target.max_length
+    device = sentences.device
     from_C = sentences.lengths_B
     low_C, high_C = (from_C - jump_range).clamp(min=1), (from_C + jump_range).clamp(max=m)
     level_C = torch.rand(len(from_C), generator=rng, dtype=torch.float64).to(device)
     to_C = low_C + (level_C * (high_C - low_C + 1)).long().clamp(max=high_C - low_C)
     moving = (to_C != from_C).nonzero().squeeze(1)
     if not len(moving):
-        return Chains.at(sentences, target), JumpInfo(0, 0)
+        return Chains(sentences, chains.log_density(target)), MoveInfo(0, 0)
     old, from_C, to_C = sentences.select(moving), from_C[moving], to_C[moving]
 
     # 2. Draw the words to append, or score the words to drop: both are the span after the words that stay.
@@ -65,15 +58,17 @@ def local_jump(
     given_C1s[old.sentence_N[dropped], 0, place_N[dropped]] = old.ids_N[dropped]
     span = proposal.propose(rng, proposal.after(prefix, length_C), given_C1s, span_C, span_C)
 
-    # 3. Accept or stay. Old and new sentences differ in their last words only, so they are scored in one call.
+    # 3. Accept or stay. Old and new sentences differ in their last words only: if both are unknown, one call scores them.
     new = append(prefix, span.words_CMs[:, 0], to_C - stay_C)
-    log_p_C, log_p_new_C = target.log_density(pack([sentences, new])).split([len(sentences), len(new)])
-    chains = Chains(sentences, log_p_C)
+    if chains.log_p_C is None:
+        log_p_C, log_p_new_C = target.log_density(pack([sentences, new])).split([len(sentences), len(new)])
+    else:
+        log_p_C, log_p_new_C = chains.log_p_C, target.log_density(new)
     log_accept_C = jump_log_acceptance(from_C, to_C, log_p_C[moving], log_p_new_C, span.log_q_CM[:, 0], jump_range, m)
     accepted_C = torch.rand(len(moving), generator=rng, dtype=torch.float64).to(device).log() < log_accept_C
     index = accepted_C.nonzero().squeeze(1)
-    after = replace(chains, moving[index], new.select(index), log_p_new_C[index])
-    return after, JumpInfo(len(moving), len(index))
+    after = replace(sentences, log_p_C, moving[index], new.select(index), log_p_new_C[index])
+    return after, MoveInfo(len(moving), len(index))
 
 
 def truncate(batch: Batch, keep_B: Tensor) -> Batch:

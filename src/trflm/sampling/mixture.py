@@ -1,14 +1,25 @@
-"""TransMS: trans-dimensional mixture sampling (section 4.2 of the paper). One iteration is a local jump, then a Markov move."""
+"""TransMS: trans-dimensional mixture sampling (section 4.2 of the paper). One iteration is a local jump, then a Markov move.
 
+A move takes chains and gives chains, so a mixture is a list of moves: add one to `TransMSConfig.moves`, and it is tried too.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 import torch
 
 from trflm.lms.proposals.protocol import Proposal
-from trflm.sampling.chains import Chains, Target
-from trflm.sampling.gibbs import MoveInfo, block_gibbs
-from trflm.sampling.jump import JumpInfo, local_jump
-from trflm.text import Batch
+from trflm.sampling.chains import Chains, MoveInfo, Target
+from trflm.sampling.gibbs import block_gibbs
+from trflm.sampling.jump import local_jump
+
+
+class Move(Protocol):
+    """A transition of every chain that leaves the target invariant."""
+
+    def __call__(self, rng: torch.Generator, chains: Chains, target: Target, proposal: Proposal) -> tuple[Chains, MoveInfo]: ...
 
 
 @dataclass(frozen=True)
@@ -21,17 +32,18 @@ class TransMSConfig:
         if min(self.jump_range, self.block, self.trials) < 1:
             raise ValueError("jump_range, block and trials must be at least 1")
 
-
-@dataclass(frozen=True)
-class TransMSInfo:
-    jump: JumpInfo
-    move: MoveInfo
+    def moves(self) -> Mapping[str, Move]:
+        return {
+            "jump": partial(local_jump, jump_range=self.jump_range),
+            "move": partial(block_gibbs, block=self.block, trials=self.trials),
+        }
 
 
 def trans_ms(
-    rng: torch.Generator, sentences: Batch, target: Target, proposal: Proposal, config: TransMSConfig
-) -> tuple[Chains, TransMSInfo]:
-    """One iteration of every chain, from these sentences."""
-    chains, jump = local_jump(rng, sentences, target, proposal, config.jump_range)
-    chains, move = block_gibbs(rng, chains, target, proposal, config.block, config.trials)
-    return chains, TransMSInfo(jump, move)
+    rng: torch.Generator, chains: Chains, target: Target, proposal: Proposal, config: TransMSConfig
+) -> tuple[Chains, dict[str, MoveInfo]]:
+    """One iteration of every chain: every move once, in order."""
+    infos: dict[str, MoveInfo] = {}
+    for name, move in config.moves().items():
+        chains, infos[name] = move(rng, chains, target, proposal)
+    return chains, infos

@@ -14,7 +14,9 @@ def word2vec(text: Batch, n_words: int, size: int, seed: int) -> tuple[Tensor, T
 
     They are computed once and kept in the cache.
     """
-    vectors = cached(f"word2vec size={size} seed={seed}", text, lambda: train_word2vec(text, size, seed))
+    vectors = cached(
+        f"word2vec size={size} seed={seed}", (text.ids_N, text.lengths_B), lambda: train_word2vec(text, size, seed)
+    )
     assert int(vectors["words"].max()) < n_words
     return vectors["words"], vectors["vectors"]
 

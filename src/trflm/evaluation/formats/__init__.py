@@ -1,13 +1,14 @@
-"""N-best lists in and out: one file a format, and the one place that tells formats apart by name."""
+"""N-best lists in and out. A new format is a file with its `Format`, and a line here."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from trflm.errors import InputError
-from trflm.evaluation.formats.espnet import read_json, write_espnet, write_mlm
-from trflm.evaluation.formats.jsonl import read_jsonl, write_jsonl
-from trflm.evaluation.formats.kaldi import read_kaldi, write_kaldi
-from trflm.evaluation.formats.srilm import read_srilm, write_srilm
+from trflm.evaluation.formats.espnet import ESPNET, MLM, read_json, write_espnet, write_mlm
+from trflm.evaluation.formats.format import Format
+from trflm.evaluation.formats.jsonl import JSONL, read_jsonl, write_jsonl
+from trflm.evaluation.formats.kaldi import KALDI, read_kaldi, write_kaldi
+from trflm.evaluation.formats.srilm import SRILM, read_srilm, write_srilm
 from trflm.evaluation.nbest import ACOUSTIC, NBest, NBestList, Report, refuse
 
 __all__ = [
@@ -24,6 +25,28 @@ __all__ = [
     "write_srilm",
 ]
 
+FORMATS = (  # the first that matches a path reads it
+    SRILM,
+    JSONL,
+    ESPNET,
+    MLM,
+    KALDI,
+)
+
+
+def format_of(path: Path | str) -> Format:
+    """The format that a path looks like."""
+    plain = Path(str(path).removesuffix(".gz"))
+    return next(known for known in FORMATS if known.matches(plain))
+
+
+def format_named(name: str) -> Format:
+    """The format of this name, or InputError."""
+    for known in FORMATS:
+        if known.name == name:
+            return known
+    raise InputError(f"{name!r} is not a format of n-best lists; give one of {', '.join(sorted(f.name for f in FORMATS))}")
+
 
 def read_lists(
     path: Path | str, scores: Mapping[str, Path | str], costs: Iterable[str] = (), report: Report = refuse
@@ -31,18 +54,10 @@ def read_lists(
     """The lists of a file, one utterance at a time: a directory is SRILM, `.jsonl` JSON Lines, `.json` ESPnet or
     mlm-scoring, anything else a Kaldi archive with its score files `scores`. `costs` names the scores that are costs.
     """
-    suffix = Path(str(path).removesuffix(".gz")).suffix
-    if Path(path).is_dir():
-        reader = read_srilm
-    elif suffix == ".jsonl":
-        reader = read_jsonl
-    elif suffix == ".json":
-        reader = read_json
-    else:
-        reader = None
-    if reader is not None and scores:
+    found = format_of(path)
+    if scores and not found.score_files:
         raise InputError(f"{path}: this format has its scores inside; leave out {', '.join(map(str, scores.values()))}")
-    lists = read_kaldi(path, scores, report) if reader is None else reader(path, report)
+    lists = found.read(path, scores, report)
     names = tuple(costs)
     return (nbest.negated(names) for nbest in lists) if names else lists
 

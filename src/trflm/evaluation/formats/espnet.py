@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trflm.errors import InputError
+from trflm.evaluation.formats.format import Format, scores_inside, suffix
 from trflm.evaluation.formats.records import Member, assemble, members
 from trflm.evaluation.nbest import ACOUSTIC, Finding, Kind, NBestList, Report, refuse
 from trflm.files.writer import write_text
@@ -119,3 +120,8 @@ def _write(path: Path | str, opening: str, utterances: Iterable[tuple[str, dict[
             separator = "," if number else ""
             file.write(f"{separator}\n{json.dumps(name, ensure_ascii=False)}: {json.dumps(value, ensure_ascii=False)}")
         file.write(f"\n{closing}\n")
+
+
+# One reader tells the two apart by content.
+ESPNET = Format("espnet", suffix(".json"), scores_inside(read_json), write_espnet)
+MLM = Format("mlm", suffix(".json"), scores_inside(read_json), write_mlm)

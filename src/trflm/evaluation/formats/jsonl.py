@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from trflm.evaluation.formats.format import Format, scores_inside, suffix
 from trflm.evaluation.formats.records import NotJsonError, assemble, parse_json
 from trflm.evaluation.nbest import Finding, Kind, NBestList, Report, refuse
 from trflm.files.reader import read_lines
@@ -63,3 +64,6 @@ def _fault(record: Any) -> str | None:
     if unknown := record.keys() - KEYS:
         return f"{min(unknown)!r} is not known here; the keys are {', '.join(sorted(KEYS))}"
     return None
+
+
+JSONL = Format("jsonl", suffix(".jsonl"), scores_inside(read_jsonl), write_jsonl)

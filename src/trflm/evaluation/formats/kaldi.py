@@ -15,6 +15,7 @@ import numpy as np
 
 from trflm.errors import InputError
 from trflm.evaluation.formats.fields import clean, parse_score
+from trflm.evaluation.formats.format import Format
 from trflm.evaluation.nbest import Finding, Kind, NBestList, Report, refuse
 from trflm.files.reader import Line, read_lines
 from trflm.files.writer import write_text
@@ -215,3 +216,6 @@ class _ScoreFile:
             where = f"{self.path}:{column.lines[0]}" if column.lines else str(self.path)
             problem = f'utterance "{utterance}" is not in {nbest}; remove its lines or add its hypotheses'
             self.report(Finding(Kind.SCORE, where, problem))
+
+
+KALDI = Format("kaldi", lambda path: True, read_kaldi, write_kaldi, makes_directory=True, score_files=True)

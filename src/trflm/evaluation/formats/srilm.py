@@ -12,6 +12,7 @@ import numpy as np
 
 from trflm.errors import InputError
 from trflm.evaluation.formats.fields import parse_score
+from trflm.evaluation.formats.format import Format, scores_inside
 from trflm.evaluation.nbest import ACOUSTIC, LM, Finding, Kind, NBestList, Report, refuse
 from trflm.files.reader import read_lines
 from trflm.files.writer import write_text
@@ -124,3 +125,6 @@ def _read_list(file: Path, name: str, report: Report) -> NBestList | None:
         return None
     columns = np.array(rows)
     return NBestList(name, texts, {ACOUSTIC: columns[:, 0].copy(), LM: columns[:, 1].copy()})
+
+
+SRILM = Format("srilm", Path.is_dir, scores_inside(read_srilm), write_srilm, makes_directory=True, holds_references=False)

@@ -68,8 +68,11 @@ class LSTMProposalConfig:
             return None
         elif self.exchange:
             n = min(self.classes, n_words)
-            found = cached(f"exchange {n}/{n_words}", text, lambda: {"class": exchange_classes(text, n_words, n).class_V})
-            class_V = found["class"]
+            class_V = cached(
+                f"exchange {n}/{n_words}",
+                (text.ids_N, text.lengths_B),
+                lambda: {"class": exchange_classes(text, n_words, n).class_V},
+            )["class"]
         else:
             class_V = equal_classes(torch.bincount(text.ids_N, minlength=n_words), self.classes)
         return torch.unique(class_V, return_inverse=True)[1]

@@ -117,7 +117,7 @@ def test_the_recipes_of_the_project_are_valid():
 
     from trflm.reproduce.plan import FILE, read_plan
 
-    paths = list((Path(__file__).parents[1] / "recipes").rglob("*.toml"))
+    paths = list((Path(__file__).parents[2] / "recipes").rglob("*.toml"))
     assert paths
     for path in paths:
         if path.name == FILE:

@@ -9,6 +9,8 @@ from trflm.files.cache import cached
 from trflm.text.word2vec import word2vec
 
 TEXT = random_batch(9, [3, 5, 2, 7] * 10)
+OTHER = TEXT.select(torch.arange(39))
+KEY = (TEXT.ids_N, TEXT.lengths_B)
 
 
 @pytest.fixture
@@ -31,10 +33,10 @@ class Counting:
 def test_computed_once_for_each_text_and_setting(directory):
     compute = Counting()
     for _ in range(2):
-        assert torch.equal(cached("a", TEXT, compute)["x"], torch.arange(1000.0))
+        assert torch.equal(cached("a", KEY, compute)["x"], torch.arange(1000.0))
     assert compute.times == 1
-    cached("b", TEXT, compute)
-    cached("a", TEXT.select(torch.arange(39)), compute)
+    cached("b", KEY, compute)
+    cached("a", (OTHER.ids_N, OTHER.lengths_B), compute)
     assert compute.times == 3
     assert len(list(directory.iterdir())) == 3  # and nothing half written beside them
 
@@ -42,11 +44,11 @@ def test_computed_once_for_each_text_and_setting(directory):
 @pytest.mark.parametrize("damage", [lambda content: content[:50], lambda content: b"", lambda content: content[:-1]])
 def test_a_damaged_file_is_computed_anew_and_mended(directory, damage):
     compute = Counting()
-    cached("a", TEXT, compute)
+    cached("a", KEY, compute)
     (file,) = directory.iterdir()
     whole = file.read_bytes()
     file.write_bytes(damage(whole))
-    assert torch.equal(cached("a", TEXT, compute)["x"], torch.arange(1000.0))
+    assert torch.equal(cached("a", KEY, compute)["x"], torch.arange(1000.0))
     assert compute.times == 2
     assert file.read_bytes() == whole
 
@@ -54,12 +56,12 @@ def test_a_damaged_file_is_computed_anew_and_mended(directory, damage):
 def test_a_cache_that_cannot_be_written_is_none(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert len(cached("a", TEXT, Counting())["x"]) == 1000
+    assert len(cached("a", KEY, Counting())["x"]) == 1000
 
 
 def test_a_failed_write_leaves_nothing(directory, monkeypatch):
     monkeypatch.setattr(os, "replace", lambda *paths: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    assert len(cached("a", TEXT, Counting())["x"]) == 1000
+    assert len(cached("a", KEY, Counting())["x"]) == 1000
     assert list(directory.iterdir()) == []
 
 
