@@ -49,7 +49,10 @@ def train(recipe: FieldRecipe | LSTMRecipe, out: Path, resume: bool, progress: P
             if corpus is not None:
                 run.log(corpus.summary(), progress)
         learner = build_learner(recipe, data, fresh=not run.checkpoint.exists())
-        if not isinstance(learner, LSTMLearner):
+        if isinstance(learner, LSTMLearner):
+            for note in learner.notes:
+                run.log(note, progress)
+        else:
             save_reference(out, learner.trf)
         dev = data.dev.sentences if data.dev else None
         if dev is not None and not isinstance(learner, LSTMLearner):

@@ -6,7 +6,7 @@ the state is carried on, gradients are not.
 Shapes: S streams, T steps of a stream.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -48,12 +48,21 @@ def window_loss(lstm: LSTM, window_TS: Tensor, state: State, generator: Generato
     return loss, State(*(part.detach() for part in state))
 
 
+WindowLoss = Callable[[LSTM, Tensor, State, Generator], tuple[Tensor, State]]
+
+
 def train_step(
-    lstm: LSTM, optimizer: torch.optim.Optimizer, window_TS: Tensor, state: State, generator: Generator, clip: float
+    lstm: LSTM,
+    optimizer: torch.optim.Optimizer,
+    window_TS: Tensor,
+    state: State,
+    generator: Generator,
+    clip: float,
+    loss_of: WindowLoss = window_loss,
 ) -> tuple[State, StepInfo]:
     """One update of the parameters; the norm of the gradient is cut to `clip`."""
     optimizer.zero_grad(set_to_none=True)
-    loss, state = window_loss(lstm, window_TS, state, generator)
+    loss, state = loss_of(lstm, window_TS, state, generator)
     loss.backward()
     norm = nn.utils.clip_grad_norm_(lstm.parameters(), clip)
     optimizer.step()
