@@ -7,8 +7,7 @@ import torch
 from harness import rng, tiny_vocab
 from torch import Tensor
 
-from trflm.lms.lstm import LSTM, FastWindowLoss, LSTMConfig, SampledSoftmax, State, window_loss
-from trflm.lms.lstm import output_loss
+from trflm.lms.lstm import LSTM, FastWindowLoss, LSTMConfig, SampledSoftmax, State, output_loss, window_loss
 from trflm.lms.recurrence import advance, retreat
 
 VOCAB = tiny_vocab(9)
@@ -65,12 +64,14 @@ def test_back_through_a_step_in_float32_is_near_float64(compiled):
         torch.testing.assert_close(mine.double(), exact, rtol=1e-5, atol=3e-6)
 
 
-def logits_and_parts() -> tuple[Tensor, Tensor, Tensor]:
-    return tuple(torch.randn(shape, generator=rng(k), dtype=torch.float64) for k, shape in enumerate([(4, 5), (8, 5), (8,)]))  # type: ignore[return-value]
+def output_layer() -> tuple[Tensor, Tensor, Tensor]:
+    """h_NH, weight_VH, bias_V."""
+    h_NH, weight_VH = (torch.randn(n, 5, generator=rng(n), dtype=torch.float64) for n in (4, 8))
+    return h_NH, weight_VH, torch.randn(8, generator=rng(), dtype=torch.float64)
 
 
 def test_the_sampled_sum_is_unbiased_over_all_draws():
-    h_NH, weight_VH, bias_V = logits_and_parts()
+    h_NH, weight_VH, bias_V = output_layer()
     target_N = torch.tensor([6, 2, 7, 0])  # 6 and 2 are frequent, 7 and 0 are not
     softmax = SampledSoftmax.by_count(torch.tensor([1, 1, 9, 1, 1, 1, 8, 1]), 2, 3)
     assert softmax.frequent_F.tolist() == [2, 6]
@@ -92,11 +93,11 @@ def test_the_sampled_sum_is_unbiased_over_all_draws():
 
 
 def test_all_words_drawn_give_the_exact_loss_and_gradient():
-    given = [x.requires_grad_() for x in logits_and_parts()]
+    h_NH, weight_VH, bias_V = given = tuple(x.requires_grad_() for x in output_layer())
     target_N = torch.tensor([6, 2, 7, 0])
     softmax = SampledSoftmax.by_count(torch.tensor([1, 1, 9, 1, 1, 1, 8, 1]), 2, 99)
-    sampled = softmax.loss(*given, target_N, torch.float64, rng())
-    exact = output_loss.exact_loss(*given, target_N, torch.float64)
+    sampled = softmax.loss(h_NH, weight_VH, bias_V, target_N, torch.float64, rng())
+    exact = output_loss.exact_loss(h_NH, weight_VH, bias_V, target_N, torch.float64)
     torch.testing.assert_close(sampled, exact, rtol=1e-12, atol=0)
     for mine, expected in zip(torch.autograd.grad(sampled, given), torch.autograd.grad(exact, given), strict=True):
         torch.testing.assert_close(mine, expected, rtol=1e-10, atol=1e-12)

@@ -1,7 +1,7 @@
 """Training of an LSTM language model (Zaremba et al. 2014): windows of the concatenated text, the state carried on.
 
     lr(epoch) = lr * decay^max(epoch + 1 - constant_epochs, 0)      epoch = 0, 1, 2, ...
-    lr(e) = lr * (1 + cos(pi e / cosine_epochs)) / 2                e = epochs done, whole and fractions: if cosine_epochs is given
+    lr(e) = lr * (1 + cos(pi e / cosine_epochs)) / 2                e = epochs done, fractions too; if cosine_epochs is given
 
 The gradient's norm is cut to `clip`, dropout is drawn from the step's generator. Every epoch starts from the zero state.
 
@@ -53,7 +53,7 @@ class WindowsConfig:
         if not (self.lr > 0 and 0 < self.decay <= 1 and self.clip > 0):
             raise ValueError("lr and clip must be positive, decay must be above 0 and at most 1")
         if min(self.cosine_epochs, self.warm_up, self.sampled_epochs, self.frequent) < 0 or self.drawn < 2:
-            raise ValueError("cosine_epochs, warm_up, sampled_epochs and frequent must not be negative, drawn must be at least 2")
+            raise ValueError("cosine_epochs, warm_up, sampled_epochs and frequent are at least 0, drawn at least 2")
         if self.sampled_epochs and not self.bf16:
             raise ValueError("sampled_epochs needs bf16 = true: the sampled softmax belongs to the fast way of a step")
 
@@ -109,8 +109,8 @@ class LSTMLearner:
         lr = self.config.lr_at(number / len(self.windows))
         for group in self.optimiser.param_groups:
             group["lr"] = lr
-        loss_of = self.sampled if epoch < self.config.sampled_epochs else self.exact
-        self.state, info = train_step(self.lstm, self.optimiser, self.windows[place], self.state, rng, self.config.clip, loss_of)
+        loss_of, window = self.sampled if epoch < self.config.sampled_epochs else self.exact, self.windows[place]
+        self.state, info = train_step(self.lstm, self.optimiser, window, self.state, rng, self.config.clip, loss_of)
         return {"loss": info.loss, "gradient_norm": info.gradient_norm, "lr": lr}
 
     def evaluate(self, dev: Batch) -> Metrics:

@@ -1,9 +1,9 @@
 """The loss of a window (`train.window_loss`) by the quickest way on a CPU: the same sums, in another order and precision.
 
-torch's LSTM on a CPU multiplies step by step, and adds up a gradient of the weights at each. Here the products with the inputs of
-all steps are one product, and so are those of the gradients of the weights. Factors of products may be rounded to bf16, for which
-some CPUs have instructions that are twice as fast; their sums inside a product are fp32, then rounded to bf16 too. Parameters,
-gates, memory cells, the sums of the softmax and the optimiser stay in fp32.
+torch's LSTM on a CPU adds up the gradient of its weights step by step. Here the products with the inputs of all steps are one
+product, and so is the gradient of a matrix. The factors of products may be rounded to bf16, for which some CPUs have
+instructions that are twice as fast; a product is summed in fp32, then rounded to bf16 too. Parameters, gates, memory cells,
+the sums of the softmax and the optimiser stay in fp32.
 
 Shapes: S streams, T steps of a stream, N = T * S symbols, H hidden units, G = 4 H gates, I inputs of a layer.
 """
@@ -35,9 +35,7 @@ class FastWindowLoss:
         return self.softmax.loss(h_NH, weight_VH, lstm.output_bias, target_N, self.dtype, generator), state
 
 
-def read(
-    lstm: LSTM, symbol_TS: Tensor, state: State, generator: Generator | None, dtype: torch.dtype
-) -> tuple[Tensor, State]:
+def read(lstm: LSTM, symbol_TS: Tensor, state: State, generator: Generator | None, dtype: torch.dtype) -> tuple[Tensor, State]:
     """`LSTM.read` with products in `dtype`; no gradient goes into or out of a state."""
     x_TSI = lstm.dropout(lstm.embedding(symbol_TS), generator)
     h, c = [], []
@@ -74,7 +72,8 @@ class Recurrence(torch.autograd.Function):
     def backward(ctx, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
         gates_TSG, h_TSH, c_TSH, weight_GH, first_h_SH, first_c_SH = ctx.saved_tensors
         into_TSG = torch.empty_like(gates_TSG, dtype=weight_GH.dtype)
-        into_SG, into_h_SH, into_c_SH = torch.empty_like(gates_TSG[0]), torch.zeros_like(first_h_SH), torch.zeros_like(first_c_SH)
+        into_h_SH, into_c_SH = torch.zeros_like(first_h_SH), torch.zeros_like(first_c_SH)
+        into_SG = torch.empty_like(gates_TSG[0])
         for t in reversed(range(len(gates_TSG))):
             into_h_SH += grads[0][t]
             c_before_SH = c_TSH[t - 1] if t else first_c_SH

@@ -7,8 +7,8 @@ stands for as many as there are to one drawn:
 
     Z^ = sum over frequent v of exp s_v + [target not frequent] exp s_target + (n / k) sum over drawn v != target of exp s_v
 
-n and k count the words that are not frequent, all and drawn, without the target. Z^ is unbiased for each target, log Z^ a little
-too small.
+n and k count the words that are not frequent, all and drawn, without the target. Z^ is unbiased for each target, log Z^ a
+little too small.
 
 Shapes: N predictions, V words and the end, H units, F frequent words, K drawn ones.
 """
@@ -24,7 +24,7 @@ ROWS_AT_ONCE = 128  # whose logits exist at a time: enough for a fast product, f
 
 def exact_loss(h_NH: Tensor, weight_VH: Tensor, bias_V: Tensor, target_N: Tensor, dtype: torch.dtype) -> Tensor:
     """The mean of log Z - s_target, differentiable, with products in `dtype`."""
-    return _ExactLoss.apply(h_NH, weight_VH, bias_V, target_N, dtype)  # type: ignore[no-any-return]
+    return _ExactLoss.apply(h_NH, weight_VH, bias_V, target_N, dtype)
 
 
 class _ExactLoss(torch.autograd.Function):
