@@ -8,7 +8,7 @@ from harness import rng, tiny_vocab
 from torch import Tensor
 
 from trflm.lms.lstm import LSTM, FastWindowLoss, LSTMConfig, SampledSoftmax, State, output_loss, window_loss
-from trflm.lms.recurrence import advance, retreat
+from trflm.recurrent.recurrence import advance, retreat
 
 VOCAB = tiny_vocab(9)
 WINDOW_TS = torch.randint(0, 10, (7, 4), generator=rng(3))

@@ -19,7 +19,7 @@ from torch import Tensor
 from trflm.learning.loop import Metrics
 from trflm.lms.lstm import LSTM, FastWindowLoss, Preserve, SampledSoftmax, State, streams, train_step, window_loss, windows
 from trflm.lms.lstm.train import WindowLoss
-from trflm.potentials.cnn_windows import has_bf16
+from trflm.speed.bf16 import has_bf16
 from trflm.text import Batch
 
 MOST_NATS = 700.0  # e to this is still a number: the perplexity of a model that has diverged

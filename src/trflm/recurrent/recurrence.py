@@ -43,10 +43,10 @@ def retreat(
     is written into the last, that of c_{t-1} takes the place of that of c_t."""
     H = c_nH.shape[1]
     if pass_applies(gates_n4H):
-        from trflm.kernels import lstm
+        from trflm.recurrent import recurrence_loops
 
         gates_n4H, into_n4H = (x.unflatten(1, (4, H)) for x in (gates_n4H, into_n4H))
-        lstm.retreat(*(x.numpy() for x in (gates_n4H, c_before_nH, c_nH, into_h_nH, into_c_nH, into_n4H)))
+        recurrence_loops.retreat(*(x.numpy() for x in (gates_n4H, c_before_nH, c_nH, into_h_nH, into_c_nH, into_n4H)))
         return
     in_nH, forget_nH, cell_nH, out_nH = gates_n4H.chunk(4, 1)
     tanh_c_nH = c_nH.tanh()

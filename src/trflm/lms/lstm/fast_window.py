@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 
 from trflm.lms.lstm.model import LSTM, State, Weights
 from trflm.lms.lstm.output_loss import SampledSoftmax, exact_loss
-from trflm.lms.recurrence import advance, retreat
+from trflm.recurrent.recurrence import advance, retreat
 
 
 @dataclass(frozen=True)
