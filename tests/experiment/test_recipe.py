@@ -78,6 +78,7 @@ def test_a_saved_recipe_reads_back_the_same(recipe, text):
         (LSTM + "[proposal]\n", r"\[proposal\]: unknown section"),
         (LSTM + "dropout = 1\n", r"r\.toml: \[model\] dropout is a probability below 1"),
         (LSTM + "[run]\nsnapshots = 3\n", r"r\.toml: run\.snapshots: .* random field only"),
+        (LSTM + "[learner]\ncosine_epochs = 3\n[run]\nepochs = 4\n", r"learner\.cosine_epochs = 3: nothing .* run\.epochs = 4"),
         (GOOD + "[run]\nsnapshots = 3\nkeep_best = true\n", r"\[run\] keep_best keeps one model.* leave out one of them"),
         (LSTM + "[learner]\ndecay = 2\n", r"\[learner\] lr and clip must be positive, decay"),
         (NGRAM + "[learner]\n", r"\[learner\]: unknown section"),

@@ -13,6 +13,8 @@ from trflm.text import Batch
 class Recorder:
     """A learner that remembers what it saw."""
 
+    notes = ()
+
     def __init__(self) -> None:
         self.batches = ShuffledBatches(DATA, 3, seed=4)
         self.steps_per_epoch = self.batches.per_epoch

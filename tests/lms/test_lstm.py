@@ -127,7 +127,7 @@ def test_window_losses_add_up_to_the_score_of_the_text(lstm: LSTM) -> None:
     batch = VOCAB.batch(SENTENCES)
     state, total = lstm.zero_state(1), 0.0
     for window in windows(streams(batch, lstm.end, 1), 4):
-        loss, state = window_loss(lstm, window, state, generator=None)
+        loss, state = window_loss(lstm, window, state, rng=None)
         total -= float(loss.detach()) * (len(window) - 1)
     assert total == pytest.approx(float(Preserve(lstm).log_prob(batch).sum()), rel=1e-5)
 
@@ -135,11 +135,11 @@ def test_window_losses_add_up_to_the_score_of_the_text(lstm: LSTM) -> None:
 def test_dropout_is_drawn_from_the_given_generator_and_keeps_the_mean() -> None:
     lstm = LSTM(VOCAB, LSTMConfig(6, 6, 1, dropout=0.4, init=0.5), seeded())
     x = torch.ones(200, 200)
-    dropped = lstm._dropout(x, seeded(1))
-    assert torch.equal(dropped, lstm._dropout(x, seeded(1)))
+    dropped = lstm.dropout(x, seeded(1))
+    assert torch.equal(dropped, lstm.dropout(x, seeded(1)))
     assert dropped.unique().tolist() == pytest.approx([0.0, 1 / 0.6])
     assert dropped.mean() == pytest.approx(1.0, abs=0.02)  # standard error 0.004
-    assert torch.equal(lstm._dropout(x, None), x)
+    assert torch.equal(lstm.dropout(x, None), x)
 
 
 def test_training_learns_a_repeating_text_and_repeats_itself() -> None:

@@ -91,6 +91,11 @@ class LSTMRecipe:
     def __post_init__(self) -> None:
         if self.run.snapshots:
             raise ValueError("run.snapshots: scores are averaged over the snapshots of a random field only; leave it out")
+        if 0 < self.learner.cosine_epochs < self.run.epochs:
+            raise ValueError(
+                f"learner.cosine_epochs = {self.learner.cosine_epochs}: nothing is learned after them; "
+                f"make it run.epochs = {self.run.epochs}, or more"
+            )
 
     def build(self, data: Data, fresh: bool) -> Learner:
         """The learner at its start: see `FieldRecipe.build`."""

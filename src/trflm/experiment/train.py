@@ -46,6 +46,8 @@ def train(recipe: FieldRecipe | LSTMRecipe, out: Path, resume: bool, progress: P
             if corpus is not None:
                 run.log(corpus.summary(), progress)
         learner = recipe.build(data, fresh=not run.checkpoint.exists())
+        for note in learner.notes:
+            run.log(note, progress)
         save_fixed_parts(out, learner.model)
         dev = data.dev.sentences if data.dev else None
         if dev is not None and (left_out := len(dev) - len(learner.usable(dev))):

@@ -17,8 +17,8 @@ from torch import Tensor
 from trflm.field.trf import TRF
 from trflm.language_model import LanguageModel
 from trflm.potentials.cnn.network import CNNLayers
-from trflm.potentials.cnn.score import has_bf16
 from trflm.potentials.tilted import Tilted
+from trflm.speed.bf16 import has_bf16
 from trflm.speed.threads import in_team
 from trflm.text import Batch
 from trflm.text.batch import in_parts

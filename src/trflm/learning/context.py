@@ -4,7 +4,7 @@
 a learner pays for what it uses. Everything random in them is a function of the seed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -156,6 +156,7 @@ class FieldLearner:
 
     trf: TRF
     batches: ShuffledBatches
+    notes: Sequence[str] = ()
 
     @property
     def steps_per_epoch(self) -> int:

@@ -5,7 +5,7 @@ A learner owns its data and says how many steps an epoch of it has. Everything r
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -26,6 +26,11 @@ class Learner(Protocol):
     @property
     def steps_per_epoch(self) -> int:
         """How many steps see the training text once."""
+        ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a person should know before the first step."""
         ...
 
     def step(self, number: int, rng: torch.Generator) -> Metrics:

@@ -1,6 +1,7 @@
 """Training of an LSTM language model (Zaremba et al. 2014): windows of the concatenated text, the state carried on.
 
     lr(epoch) = lr * decay^max(epoch + 1 - constant_epochs, 0)      epoch = 0, 1, 2, ...
+    lr(e) = lr * (1 + cos(pi e / cosine_epochs)) / 2                e = epochs done, fractions too; if cosine_epochs is given
 
 The gradient's norm is cut to `clip`, dropout is drawn from the step's generator. Every epoch starts from the zero state.
 
@@ -17,10 +18,17 @@ from torch import Tensor
 
 from trflm.learning.loop import Metrics
 from trflm.learning.schedules import falling
-from trflm.lms.lstm import LSTM, Preserve, State, streams, train_step, windows
+from trflm.lms.lstm import LSTM, FastWindowLoss, Preserve, SampledSoftmax, State, streams, train_step, window_loss, windows
+from trflm.lms.lstm.train import WindowLoss
+from trflm.speed.bf16 import has_bf16
 from trflm.text import Batch
 
 MOST_NATS = 700.0  # e to this is still a number: the perplexity of a model that has diverged
+
+PRODUCTS = {
+    torch.bfloat16: "products in bf16, parameters and sums in fp32",
+    torch.float32: "bf16 = true, but this CPU has no instructions for bf16: products in fp32, about twice as slow",
+}
 
 
 @dataclass(frozen=True)
@@ -33,12 +41,22 @@ class WindowsConfig:
     constant_epochs: int = 4  # before the learning rate falls
     decay: float = 0.5  # the factor of each epoch after
     clip: float = 0.25  # greatest gradient norm
+    cosine_epochs: int = 0  # if not 0, the learning rate falls to 0 over so many epochs along a cosine, instead of the above
+    warm_up: float = 0.0  # epochs at the start over which the learning rate rises from 0, as a straight line
+    bf16: bool = False  # products in bf16, on a CPU that has instructions for it (see lms/lstm/fast_window.py)
+    sampled_epochs: int = 0  # epochs at the start in which the softmax sums over some words only (see lms/lstm/output_loss.py):
+    frequent: int = 1000  # these, and the target,
+    drawn: int = 1000  # and so many drawn from the others in each step
 
     def __post_init__(self) -> None:
         if min(self.streams, self.window) < 1 or self.constant_epochs < 0:
             raise ValueError("streams and window must be at least 1, constant_epochs must not be negative")
         if not (self.lr > 0 and 0 < self.decay <= 1 and self.clip > 0):
             raise ValueError("lr and clip must be positive, decay must be above 0 and at most 1")
+        if min(self.cosine_epochs, self.warm_up, self.sampled_epochs, self.frequent) < 0 or self.drawn < 2:
+            raise ValueError("cosine_epochs, warm_up, sampled_epochs and frequent are at least 0, drawn at least 2")
+        if self.sampled_epochs and not self.bf16:
+            raise ValueError("sampled_epochs needs bf16 = true: the sampled softmax belongs to the fast way of a step")
 
     def build(self, lstm: LSTM, text: Batch) -> "LSTMLearner":
         return LSTMLearner(lstm, text, self)
@@ -46,8 +64,12 @@ class WindowsConfig:
     def optimiser(self, parameters: list[Tensor]) -> torch.optim.Optimizer:
         raise NotImplementedError
 
-    def lr_at(self, epoch: int) -> float:
-        return self.lr * falling(self.decay, self.constant_epochs, epoch)
+    def lr_at(self, epoch: float) -> float:
+        """After so many epochs, whole and fractions."""
+        rise = min(epoch / self.warm_up, 1.0) if self.warm_up else 1.0
+        if self.cosine_epochs:
+            return self.lr * rise * (1 + math.cos(math.pi * min(epoch / self.cosine_epochs, 1.0))) / 2
+        return self.lr * rise * falling(self.decay, self.constant_epochs, math.floor(epoch))
 
 
 @dataclass(frozen=True)
@@ -69,7 +91,7 @@ class AdamConfig(WindowsConfig):
     kind: Literal["adam"] = "adam"
 
     def optimiser(self, parameters: list[Tensor]) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(parameters, lr=self.lr, weight_decay=self.weight_decay)
+        return torch.optim.AdamW(parameters, lr=self.lr, weight_decay=self.weight_decay, fused=self.bf16 or None)
 
 
 class LSTMLearner:
@@ -80,6 +102,11 @@ class LSTMLearner:
         self.windows = list(windows(streams(text, lstm.end, config.streams).to(lstm.output_bias.device), config.window))
         self.optimiser = config.optimiser(list(lstm.parameters()))
         self.state = lstm.zero_state(config.streams)
+        count_V = torch.bincount(torch.cat([window[1:].flatten() for window in self.windows]).cpu(), minlength=lstm.end + 1)
+        dtype = torch.bfloat16 if has_bf16() else torch.float32
+        self.exact: WindowLoss = FastWindowLoss(dtype) if config.bf16 else window_loss
+        self.sampled: WindowLoss = FastWindowLoss(dtype, SampledSoftmax.by_count(count_V, config.frequent, config.drawn))
+        self.notes = [PRODUCTS[dtype]] if config.bf16 else []  # for the log
 
     @property
     def steps_per_epoch(self) -> int:
@@ -89,10 +116,11 @@ class LSTMLearner:
         epoch, place = divmod(number, len(self.windows))
         if place == 0:
             self.state = self.lstm.zero_state(self.config.streams)
-        lr = self.config.lr_at(epoch)
+        lr = self.config.lr_at(number / len(self.windows))
         for group in self.optimiser.param_groups:
             group["lr"] = lr
-        self.state, info = train_step(self.lstm, self.optimiser, self.windows[place], self.state, rng, self.config.clip)
+        loss_of, window = self.sampled if epoch < self.config.sampled_epochs else self.exact, self.windows[place]
+        self.state, info = train_step(self.lstm, self.optimiser, window, self.state, rng, self.config.clip, loss_of)
         return {"loss": info.loss, "gradient_norm": info.gradient_norm, "lr": lr}
 
     def usable(self, dev: Batch) -> Batch:

@@ -36,6 +36,29 @@ def advance(gates_n4H: Tensor, c_before_nH: Tensor, c_nH: Tensor, h_nH: Tensor) 
     torch.tanh(c_nH, out=h_nH).mul_(out_nH)
 
 
+def retreat(
+    gates_n4H: Tensor, c_before_nH: Tensor, c_nH: Tensor, into_h_nH: Tensor, into_c_nH: Tensor, into_n4H: Tensor
+) -> None:
+    """Back through `advance`, whose gates and c are given, from the gradients of h_t and c_t: that of the sums inside the gates
+    is written into the last, that of c_{t-1} takes the place of that of c_t."""
+    H = c_nH.shape[1]
+    if pass_applies(gates_n4H):
+        from trflm.recurrent import recurrence_loops
+
+        gates_n4H, into_n4H = (x.unflatten(1, (4, H)) for x in (gates_n4H, into_n4H))
+        recurrence_loops.retreat(*(x.numpy() for x in (gates_n4H, c_before_nH, c_nH, into_h_nH, into_c_nH, into_n4H)))
+        return
+    in_nH, forget_nH, cell_nH, out_nH = gates_n4H.chunk(4, 1)
+    tanh_c_nH = c_nH.tanh()
+    into_c_nH += into_h_nH * out_nH * (1 - tanh_c_nH.square())
+    into_in, into_forget, into_cell, into_out = into_n4H.chunk(4, 1)
+    into_in.copy_(into_c_nH * cell_nH * in_nH * (1 - in_nH))
+    into_forget.copy_(into_c_nH * c_before_nH * forget_nH * (1 - forget_nH))
+    into_cell.copy_(into_c_nH * in_nH * (1 - cell_nH.square()))
+    into_out.copy_(into_h_nH * tanh_c_nH * out_nH * (1 - out_nH))
+    into_c_nH *= forget_nH
+
+
 def next_states(
     product_P4H: Tensor, parent_R: Tensor, input_X4H: Tensor, input_R: Tensor, c_PH: Tensor
 ) -> tuple[Tensor, Tensor]:

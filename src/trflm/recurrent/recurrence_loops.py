@@ -10,7 +10,7 @@ import numpy as np
 
 from trflm.speed.compiled import compiled
 
-HALF = np.float32(0.5)
+HALF, ONE = np.float32(0.5), np.float32(1)
 # tanh x = x P(x^2) / Q(x^2) for |x| <= 9, where it reaches 1 in float32; fitted for the least relative error, 2e-8 before
 # rounding. Highest powers first.
 BOUND = np.float32(9)
@@ -55,6 +55,37 @@ def advance(gates_n4H: np.ndarray, c_before_nH: np.ndarray, c_nH: np.ndarray, h_
             c = f[j] * c_before_H[j] + i[j] * g[j]
             c_H[j] = c
             h_H[j] = o[j] * tanh(c)
+
+
+@compiled
+def retreat(
+    gates_n4H: np.ndarray,
+    c_before_nH: np.ndarray,
+    c_nH: np.ndarray,
+    into_h_nH: np.ndarray,
+    into_c_nH: np.ndarray,
+    into_n4H: np.ndarray,
+) -> None:
+    """The gradient of what `advance` did, whose gates and c are given: of the sums inside the gates, written into the last; of
+    c before, in place of that of c."""
+    for n in range(len(c_nH)):
+        i, f, g, o = gates_n4H[n, 0], gates_n4H[n, 1], gates_n4H[n, 2], gates_n4H[n, 3]
+        into_i, into_f, into_g, into_o = into_n4H[n, 0], into_n4H[n, 1], into_n4H[n, 2], into_n4H[n, 3]
+        c_before_H, c_H, into_h_H, into_c_H = c_before_nH[n], c_nH[n], into_h_nH[n], into_c_nH[n]
+        for j in range(len(c_H)):
+            into_o[j] = tanh(c_H[j])
+        for j in range(len(c_H)):
+            into_c_H[j] += into_h_H[j] * o[j] * (ONE - into_o[j] * into_o[j])
+        for j in range(len(c_H)):
+            into_o[j] *= into_h_H[j] * o[j] * (ONE - o[j])
+        for j in range(len(c_H)):
+            into_i[j] = into_c_H[j] * g[j] * i[j] * (ONE - i[j])
+        for j in range(len(c_H)):
+            into_f[j] = into_c_H[j] * c_before_H[j] * f[j] * (ONE - f[j])
+        for j in range(len(c_H)):
+            into_g[j] = into_c_H[j] * i[j] * (ONE - g[j] * g[j])
+        for j in range(len(c_H)):
+            into_c_H[j] *= f[j]
 
 
 @compiled

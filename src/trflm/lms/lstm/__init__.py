@@ -1,6 +1,8 @@
 """LSTM language models: scores with shared prefixes, the paper's rescoring strategies, training steps."""
 
+from trflm.lms.lstm.fast_window import FastWindowLoss
 from trflm.lms.lstm.model import LARGE, LSTM, MEDIUM, SMALL, LSTMConfig, State
+from trflm.lms.lstm.output_loss import SampledSoftmax
 from trflm.lms.lstm.strategies import Preserve, Shuffle
 from trflm.lms.lstm.train import StepInfo, streams, train_step, window_loss, windows
 
@@ -9,8 +11,10 @@ __all__ = [
     "LSTM",
     "MEDIUM",
     "SMALL",
+    "FastWindowLoss",
     "LSTMConfig",
     "Preserve",
+    "SampledSoftmax",
     "Shuffle",
     "State",
     "StepInfo",

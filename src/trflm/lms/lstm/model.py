@@ -43,6 +43,7 @@ class LSTMConfig:
     init: float = 0.1  # all parameters start uniform in +-init
     tied: bool = False  # one matrix for the embedding and the output layer
     kind: Literal["lstm"] = "lstm"
+    variational: bool = False  # dropout leaves out the same units at all steps of a window
 
     def __post_init__(self) -> None:
         if min(self.embedding, self.hidden, self.layers) < 1:
@@ -102,11 +103,11 @@ class LSTM(Directed, nn.Module):
 
     def read(self, symbol_TS: Tensor, state: State, rng: Generator | None = None) -> tuple[Tensor, State]:
         """([T, S, H] the top layer after each symbol, the state after the last). Dropout if a generator is given."""
-        x_TSI = self._dropout(self.embedding(symbol_TS), rng)
+        x_TSI = self.dropout(self.embedding(symbol_TS), rng)
         h, c = [], []
         for k, layer in enumerate(self.layers):
             x_TSI, (h_1SH, c_1SH) = layer(x_TSI, (state.h_KSH[k : k + 1], state.c_KSH[k : k + 1]))
-            x_TSI = self._dropout(x_TSI, rng)
+            x_TSI = self.dropout(x_TSI, rng)
             h.append(h_1SH)
             c.append(c_1SH)
         return x_TSI, State(torch.cat(h), torch.cat(c))
@@ -115,11 +116,13 @@ class LSTM(Directed, nn.Module):
         """[..., H] -> [..., V + 1]."""
         return F.linear(h, self.embedding.weight if self.output_weight is None else self.output_weight, self.output_bias)
 
-    def _dropout(self, x: Tensor, rng: Generator | None) -> Tensor:
+    def dropout(self, x: Tensor, rng: Generator | None) -> Tensor:
+        """[T, S, I], some of it zero and the rest larger; as it is without a generator."""
         p = self.config.dropout
         if rng is None or p == 0:
             return x
-        keep = torch.rand(x.shape, generator=rng, device=rng.device) >= p
+        shape = (1, *x.shape[1:]) if self.config.variational else x.shape
+        keep = torch.rand(shape, generator=rng, device=rng.device) >= p
         return x * keep.to(x.device) / (1 - p)
 
     # Sentences, each from the zero state
@@ -202,13 +205,13 @@ class LSTM(Directed, nn.Module):
         symbol, which_P = torch.unique(symbol_P, return_inverse=True)
         x = self.embedding(symbol)
         for k, layer in enumerate(self.layers):
-            weights = _Weights.of(layer)
+            weights = Weights.of(layer)
             gates = F.linear(x, weights.input, weights.bias)
             x = read_tree(gates[which_P] if k == 0 else gates, weights.recurrent, tree.sizes, tree.parent_P)
         return x
 
 
-class _Weights(NamedTuple):
+class Weights(NamedTuple):
     """The matrices of one layer, gates in the order input, forget, cell, output."""
 
     input: Tensor
@@ -216,7 +219,7 @@ class _Weights(NamedTuple):
     bias: Tensor
 
     @classmethod
-    def of(cls, layer: nn.Module) -> "_Weights":
+    def of(cls, layer: nn.Module) -> "Weights":
         assert isinstance(layer, nn.LSTM)
         w_input, w_recurrent, b_input, b_recurrent = layer.all_weights[0]
         return cls(w_input, w_recurrent, b_input + b_recurrent)

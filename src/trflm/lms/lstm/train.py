@@ -6,7 +6,7 @@ the state is carried on, gradients are not.
 Shapes: S streams, T steps of a stream.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -42,19 +42,28 @@ def windows(symbol_TS: Tensor, n_steps: int = 35) -> Iterator[Tensor]:
         yield symbol_TS[low : low + n_steps + 1]
 
 
-def window_loss(lstm: LSTM, window_TS: Tensor, state: State, generator: Generator | None) -> tuple[Tensor, State]:
+def window_loss(lstm: LSTM, window_TS: Tensor, state: State, rng: Generator | None) -> tuple[Tensor, State]:
     """(mean -log p of each symbol of the window after the first, the state to go on from, without gradients)."""
-    h_TSH, state = lstm.read(window_TS[:-1], state, generator)
+    h_TSH, state = lstm.read(window_TS[:-1], state, rng)
     loss = F.cross_entropy(lstm.logits(h_TSH).flatten(0, 1).float(), window_TS[1:].flatten())
     return loss, State(*(part.detach() for part in state))
 
 
+WindowLoss = Callable[[LSTM, Tensor, State, Generator], tuple[Tensor, State]]
+
+
 def train_step(
-    lstm: LSTM, optimizer: torch.optim.Optimizer, window_TS: Tensor, state: State, generator: Generator, clip: float
+    lstm: LSTM,
+    optimizer: torch.optim.Optimizer,
+    window_TS: Tensor,
+    state: State,
+    rng: Generator,
+    clip: float,
+    loss_of: WindowLoss = window_loss,
 ) -> tuple[State, StepInfo]:
     """One update of the parameters; the norm of the gradient is cut to `clip`."""
     optimizer.zero_grad(set_to_none=True)
-    loss, state = window_loss(lstm, window_TS, state, generator)
+    loss, state = loss_of(lstm, window_TS, state, rng)
     loss.backward()
     norm = nn.utils.clip_grad_norm_(lstm.parameters(), clip)
     optimizer.step()

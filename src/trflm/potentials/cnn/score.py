@@ -21,6 +21,7 @@ from torch import Tensor
 from trflm.potentials.cnn.network import CNNLayers, CNNSize
 from trflm.potentials.cnn.windows import Shape, WindowIndex
 from trflm.speed import compiled
+from trflm.speed.bf16 import has_bf16
 from trflm.speed.threads import in_team, team_size
 from trflm.text import Batch
 
@@ -135,9 +136,3 @@ def product(cnn: CNNLayers, h_DC: Tensor, weight: Tensor, out: Tensor, beta: int
         out += product_DC
     else:
         out.copy_(product_DC)
-
-
-@functools.cache
-def has_bf16() -> bool:
-    """Does this CPU multiply in bf16?"""
-    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
