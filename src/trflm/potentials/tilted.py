@@ -2,8 +2,8 @@
 
 To everything else it is one more potential, log p_ref(x) + s phi(x), whose first part is fixed. Order 1 is a unigram model,
 5 the usual Kneser-Ney model. With phi = 0, Z_l is the share of sentences of length l in the reference: `log_lengths`.
-The factor s is 1 unless a learner finds a better one: a cloze-trained phi counts what two words have to do with one another from
-both sides (`learning.cloze`).
+The factor s is 1 unless a learner finds a better one: a cloze-trained phi counts what two words have to do with one another
+from both sides (`learning.cloze`).
 
 Shapes: B sentences, N words in all, m the longest sentence of training.
 """
