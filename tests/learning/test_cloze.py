@@ -1,5 +1,6 @@
 """The cloze learner on a language small enough to enumerate: what each word adds comes to its exact conditional."""
 
+import copy
 import math
 
 import pytest
@@ -8,6 +9,7 @@ import torch.nn.functional as F
 from harness import random_pi, rng, tiny_vocab
 from torch import nn
 
+from trflm.field.trf import TRF
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.cloze import FACTORS, Cloze, ClozeConfig, start_flat
 from trflm.learning.loop import training
@@ -15,14 +17,13 @@ from trflm.learning.replacements import Replacements
 from trflm.lms.ngram import KneserNeyConfig, kneser_ney
 from trflm.lms.unigram import Unigram
 from trflm.potentials.blstm import BLSTM, BLSTMConfig
-from trflm.potentials.cnn import CNN, CNNConfig
+from trflm.potentials.cnn.model import CNN, CNNConfig
 from trflm.potentials.mixed import Mixed
 from trflm.potentials.protocol import Potential
-from trflm.potentials.reference import Tilted
+from trflm.potentials.tilted import Tilted
 from trflm.sampling.exact import all_sentences
 from trflm.text import Batch, empirical_pi
 from trflm.text.lengths import draw_from_cdf
-from trflm.trf import TRF
 
 pytestmark = pytest.mark.filterwarnings("ignore:the .-grams of this text")  # too small for Kneser-Ney discounts
 
@@ -47,8 +48,9 @@ DATA = ALL.select(draw_from_cdf(LANGUAGE.cumsum(0), 6000, rng(8)))
 def cloze(potential: Potential | None = None, **settings: float) -> Cloze:
     pi = empirical_pi(DATA.lengths_B)
     potential = potential or CNN(TINY, V, rng(1))
-    trf = TRF(VOCAB, Tilted(potential, kneser_ney(DATA, VOCAB, KneserNeyConfig(order=1))), pi)
-    start_flat(trf.potential)
+    tilted = Tilted(potential, kneser_ney(DATA, VOCAB, KneserNeyConfig(order=1)))
+    start_flat(tilted)
+    trf = TRF(VOCAB, tilted, pi)
     replacements = Replacements.estimate(VOCAB, DATA, Unigram.estimate(VOCAB, DATA, pi))
     usual = {"batch": 500, "lr": 1e-2, "constant_epochs": 40, "lr_epochs": 80, "weight_decay": 0.0, "warm_up": 10}
     config = ClozeConfig(**{**usual, **settings})  # type: ignore[arg-type]
@@ -205,8 +207,9 @@ def test_copies_replace_words_by_the_density_of_the_ratio():
 def test_the_factor_is_the_one_that_chooses_best():
     """And log p(x) = log u(x) + s (phi(x) + b l) with it, but for one word alone, whose log Z_1 is exact."""
     learner = cloze()
+    dev: dict[str, float] = {}
     for moment in training(learner, DATA, epochs=8, seed=1):
-        dev = moment.dev or {}
+        dev = moment.dev or dev
     choice, tilted = learner.dev_choice.on(DATA), learner.tilted
     values = {}
     for factor in FACTORS:
@@ -241,3 +244,19 @@ def test_the_learning_rate_rises_then_falls():
     assert [config.lr_at(number, 0.0) for number in range(5)] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
     assert [config.lr_at(100, epoch) for epoch in (2, 4, 5)] == pytest.approx([1.0, 0.5, (1 - math.sqrt(0.5)) / 2])
     assert config.lr_at(100, 9) == 1e-3
+
+
+def test_goes_on_bit_for_bit():
+    """Two epochs at once, or one, saved, loaded into a fresh learner, and one more: the same bits."""
+    at_once, before, after = cloze(), cloze(), cloze()
+    for _ in training(at_once, DATA, epochs=2, seed=1):
+        pass
+    for _ in training(before, DATA, epochs=1, seed=1):
+        pass
+    after.load_state_dict(copy.deepcopy(before.state_dict()))
+    for _ in training(after, DATA, epochs=2, seed=1, steps_done=before.steps_per_epoch):
+        pass
+    assert torch.equal(at_once.model.trf.log_prob(ALL), after.model.trf.log_prob(ALL))
+    assert torch.equal(at_once.task.bias, after.task.bias)
+    for one, two in zip(at_once.descent.theta, after.descent.theta, strict=True):
+        assert torch.equal(one, two)

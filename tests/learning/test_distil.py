@@ -5,6 +5,7 @@ import pytest
 import torch
 from harness import random_batch, rng, tiny_vocab
 
+from trflm.field.trf import TRF
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.copies import Copies, CopiesConfig, Group
 from trflm.learning.distil import Distil, DistilConfig, Teacher, listwise
@@ -12,11 +13,10 @@ from trflm.learning.loop import training
 from trflm.learning.replacements import Replacements
 from trflm.lms.ngram import KneserNeyConfig, kneser_ney
 from trflm.lms.unigram import Unigram
-from trflm.potentials.cnn import CNN, CNNConfig
-from trflm.potentials.reference import Tilted
+from trflm.potentials.cnn.model import CNN, CNNConfig
+from trflm.potentials.tilted import Tilted
 from trflm.sampling.exact import all_sentences
 from trflm.text import Batch, empirical_pi
-from trflm.trf import TRF
 
 pytestmark = pytest.mark.filterwarnings("ignore:the .-grams of this text")  # too small for Kneser-Ney discounts
 
@@ -54,7 +54,7 @@ def test_a_student_of_the_teachers_family_recovers_it(loss: str):
     with torch.no_grad():
         readout = student.potential.get_parameter("readout")  # type: ignore[attr-defined]
         readout.copy_(torch.randn(readout.shape, generator=rng(2), dtype=torch.float64))
-    learner = distil(student, Teacher([teacher]), loss=loss, temperature=2.0)
+    learner = distil(student, Teacher([teacher]), loss=loss, temperature=2.0, beta=50.0)
     group = everything()
     teacher_B = learner.teacher.score(group.batch)
     learned = [learner.descent.potential.get_parameter("readout"), learner.slope]
@@ -78,9 +78,8 @@ def test_steps_bring_the_student_to_the_teacher(loss: str):
     """A student on a unigram reference, random at first, explains all but a twentieth of an n-gram teacher's differences on
     sentences of which it saw other copies."""
     ngram = kneser_ney(DATA, VOCAB, KneserNeyConfig(order=2))
-    tilted = Tilted(
-        CNN(CNNConfig(8, 8, 3, 8, 2, 2, 3, 8, init=0.4), V, rng(4)), kneser_ney(DATA, VOCAB, KneserNeyConfig(order=1))
-    )
+    shape = CNNConfig(embedding=8, projection=8, bank_width=3, bank_filters=8, stack_layers=2, stack_filters=8, init=0.4)
+    tilted = Tilted(CNN(shape, V, rng(4)), kneser_ney(DATA, VOCAB, KneserNeyConfig(order=1)))
     learner = distil(TRF(VOCAB, tilted, PI), Teacher([ngram]), loss=loss, constant_epochs=10, lr_epochs=20)
     before = learner.evaluate(DATA)
     for _ in training(learner, None, epochs=20, seed=1):

@@ -24,23 +24,26 @@ Shapes: B sentences, N words in all, V words in the vocabulary.
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trflm.errors import InputError
+from trflm.field.snapshots import TrainedField
+from trflm.field.trf import TRF
 from trflm.learning.batches import ShuffledBatches
+from trflm.learning.context import Context, FieldLearner
 from trflm.learning.descent import Descent, DescentConfig
-from trflm.learning.loop import Metrics, known_lengths
+from trflm.learning.loop import Metrics
 from trflm.learning.replacements import DevChoice, Replacements
 from trflm.potentials.protocol import Potential
-from trflm.potentials.reference import Tilted
+from trflm.potentials.tilted import Tilted
 from trflm.seeds import generator
 from trflm.text import Batch
 from trflm.text.batch import in_parts
 from trflm.text.lengths import PI_FLOOR, draw_from_cdf
-from trflm.trf import TRF
 
 FACTOR = 0.6
 FACTORS = [0.05 * k for k in range(4, 25)]  # 0.2 to 1.2
@@ -52,27 +55,32 @@ class ClozeConfig(DescentConfig):
 
     batch: int = 200  # sentences a step
     rate: float = 0.25  # r: the share of words that are replaced
+    kind: Literal["cloze"] = "cloze"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.batch < 1 or not 0 < self.rate < 1:
             raise ValueError("batch must be at least 1, rate must be between 0 and 1")
 
+    def build(self, context: Context) -> "Cloze":
+        if context.reference_config.order != 1:
+            raise InputError('learner.kind = "cloze" learns on a unigram reference: set reference.order = 1')
+        assert isinstance(context.trf.potential, Tilted)
+        if context.fresh and not context.given:
+            start_flat(context.trf.potential)
+        return Cloze(context.trf, context.replacements, context.batches(self.batch), self)
 
-class Cloze:
+
+class Cloze(FieldLearner):
     """Trains the potential of a TRF that tilts a unigram model."""
 
     def __init__(self, trf: TRF, replacements: Replacements, batches: ShuffledBatches, config: ClozeConfig) -> None:
         assert isinstance(trf.potential, Tilted)
         self.trf, self.tilted, self.batches, self.config = trf, trf.potential, batches, config
         self.tilted.factor.fill_(FACTOR)
-        self.dev_choice = DevChoice(replacements)
+        self.replacements, self.dev_choice = replacements, DevChoice(replacements)
         self.task = ClozeTask(self.tilted, replacements, config.rate)
         self.descent = Descent(self.tilted.potential, [self.task.bias], config)
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return self.batches.per_epoch
 
     def step(self, number: int, rng: torch.Generator) -> Metrics:
         self.descent.potential.forget()
@@ -83,7 +91,7 @@ class Cloze:
 
     def evaluate(self, dev: Batch) -> Metrics:
         """On the same copies every time; and the factor that chooses best among other words."""
-        known = known_lengths(dev.to(self.trf.zeta.device), self.trf)
+        known = self.usable(dev)
         losses = []
         with torch.no_grad():
             for number, part in enumerate(in_parts(known)):
@@ -99,6 +107,11 @@ class Cloze:
         log_Z = self.trf.pi.clamp(min=PI_FLOOR).log() - float(self.tilted.factor) * float(self.task.bias.detach()) * lengths
         self.trf.zeta.copy_(log_Z - self.trf.log_Z1())
         self.trf.zeta[:2] = 0.0
+
+    @property
+    def model(self) -> TrainedField:
+        self.write_zeta()
+        return TrainedField(self.trf, self.replacements.unigram)
 
     def state_dict(self) -> dict[str, Any]:
         self.write_zeta()

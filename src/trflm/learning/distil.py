@@ -20,23 +20,26 @@ Shapes: B sentences and copies, N words in all, m the longest sentence of traini
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trflm.language_model import LanguageModel
+from trflm.errors import InputError
+from trflm.field.snapshots import TrainedField
+from trflm.field.trf import TRF
+from trflm.language_model import Explanation
 from trflm.learning.batches import ShuffledBatches
+from trflm.learning.context import Context, FieldLearner
 from trflm.learning.copies import Copies, CopiesConfig, Group
 from trflm.learning.descent import Descent, DescentConfig
-from trflm.learning.loop import Metrics, known_lengths
+from trflm.learning.loop import Metrics
 from trflm.learning.replacements import DevChoice, Replacements
-from trflm.potentials.reference import Tilted
+from trflm.potentials.tilted import Tilted
 from trflm.seeds import generator
 from trflm.text import Batch
 from trflm.text.lengths import PI_FLOOR
-from trflm.trf import TRF
 
 DEV_SENTENCES = 500
 
@@ -51,6 +54,7 @@ class DistilConfig(CopiesConfig, DescentConfig):
     loss: Literal["words", "differences", "listwise"] = "words"
     beta: float = 2.0  # nats
     temperature: float = 4.0  # of the listwise loss
+    kind: Literal["distil"] = "distil"
 
     def __post_init__(self) -> None:
         CopiesConfig.__post_init__(self)
@@ -62,11 +66,28 @@ class DistilConfig(CopiesConfig, DescentConfig):
         if self.batch < 1 or not (self.beta > 0 and self.temperature > 0):
             raise ValueError("batch must be at least 1, beta and temperature must be positive")
 
+    def build(self, context: Context) -> "Distil":
+        models = [context.load(name) for name in self.teachers]
+        for name, model in zip(self.teachers, models, strict=True):
+            if model.vocab.words != context.vocab.words:
+                raise InputError(f"learner.teachers: {name!r} has another vocabulary than this run; train it on this text")
+        copies = Copies(context.text, len(context.vocab), context.trf.max_length, self)
+        batches = context.batches(self.batch)
+        return Distil(context.trf, Teacher(models, self.weights), copies, context.replacements, batches, self)
+
+
+class Scores(Protocol):
+    """What is asked of a teacher: every language model, and a bare field, has it."""
+
+    def log_prob(self, sentences: Batch) -> Tensor: ...
+
+    def explain(self, sentences: Batch) -> Explanation: ...
+
 
 class Teacher:
     """t(x): the weighted sum of the log-probabilities of several models."""
 
-    def __init__(self, models: Sequence[LanguageModel], weights: Sequence[float] = ()) -> None:
+    def __init__(self, models: Sequence[Scores], weights: Sequence[float] = ()) -> None:
         self.models = list(models)
         self.weights = list(weights) or [1 / len(models)] * len(models)
 
@@ -87,7 +108,7 @@ class Teacher:
         return total_N
 
 
-class Distil:
+class Distil(FieldLearner):
     """Trains the potential of a TRF, with or without a reference."""
 
     def __init__(
@@ -100,7 +121,7 @@ class Distil:
         config: DistilConfig,
     ) -> None:
         self.trf, self.teacher, self.copies, self.batches, self.config = trf, teacher, copies, batches, config
-        self.dev_choice = DevChoice(replacements)
+        self.replacements, self.dev_choice = replacements, DevChoice(replacements)
         self.slope = nn.Parameter(torch.zeros_like(trf.zeta[0]))  # b
         self.log_norm = trf.log_norm(
             torch.arange(len(trf.zeta), device=trf.zeta.device)
@@ -108,10 +129,6 @@ class Distil:
         inner = trf.potential.potential if isinstance(trf.potential, Tilted) else trf.potential
         self.descent = Descent(inner, [self.slope], config)
         self._dev: tuple[Group, Tensor] | None = None
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return self.batches.per_epoch
 
     def step(self, number: int, rng: torch.Generator) -> Metrics:
         self.descent.potential.forget()
@@ -161,7 +178,7 @@ class Distil:
     def evaluate(self, dev: Batch) -> Metrics:
         """The loss of sums on the same copies every time, whatever is learned by; and as criterion how well the words of dev
         text are chosen among others."""
-        known = known_lengths(dev.to(self.trf.zeta.device), self.trf)
+        known = self.usable(dev)
         if self._dev is None:
             group = self.copies.of(known.select(torch.arange(min(len(known), DEV_SENTENCES))), generator(0, "dev", 2))
             self._dev = group, self.teacher.score(group.batch)
@@ -177,6 +194,11 @@ class Distil:
         log_Z = self.trf.pi.clamp(min=PI_FLOOR).log() - self.log_norm - self.slope.detach() * lengths
         self.trf.zeta.copy_(log_Z - self.trf.log_Z1())
         self.trf.zeta[:2] = 0.0
+
+    @property
+    def model(self) -> TrainedField:
+        self.write_zeta()
+        return TrainedField(self.trf, self.replacements.unigram)
 
     def state_dict(self) -> dict[str, Any]:
         self.write_zeta()
