@@ -4,6 +4,7 @@ import pytest
 import torch
 from harness import check_expected_gradient, check_language_model, check_potential, random_batch, random_pi, rng, tiny_vocab
 
+from trflm.field.engine import Engine
 from trflm.field.trf import TRF
 from trflm.lms.ngram import KneserNeyConfig, NGram, kneser_ney
 from trflm.potentials.cnn.model import CNN, CNNConfig
@@ -35,6 +36,28 @@ def test_phi_is_the_sum_of_both():
     potential = tilted()
     expected = potential.potential(batch) + potential.reference.log_prob(batch)
     torch.testing.assert_close(potential(batch), expected)
+
+
+def test_the_factor_is_of_phi_alone():
+    """In training, in words, in scoring and in log Z_1 alike; it is saved, and a model without one had 1."""
+    batch, potential = random_batch(V, [1, 2, 5]), tilted()
+    trf = TRF(tiny_vocab(V), potential, random_pi(5))
+    before = trf.log_Z1()
+    with torch.no_grad():
+        potential.factor.fill_(0.6)
+        expected = 0.6 * potential.potential(batch) + potential.reference.log_prob(batch)
+        torch.testing.assert_close(potential(batch), expected)
+        torch.testing.assert_close(batch.sum_words(potential.contributions(batch)), expected)
+        torch.testing.assert_close(potential.score(batch), expected)
+    torch.testing.assert_close(Engine([trf]).log_prob(batch), trf.log_prob(batch))
+    assert trf.log_Z1() != before
+    state = potential.state_dict()
+    again = tilted()
+    again.load_state_dict(state)
+    assert float(again.factor) == 0.6
+    del state["factor"]
+    again.load_state_dict(state)
+    assert float(again.factor) == 1.0
 
 
 def test_the_end_of_a_sentence_is_explained_by_its_last_word():

@@ -68,7 +68,8 @@ class Engine:
         with torch.no_grad():
             log_prob_B = field.log_norm(part.lengths_B)
             if isinstance(field.potential, Tilted):
-                log_prob_B += field.potential.potential.score(part) + references[field.potential.reference]
+                tilted = field.potential
+                log_prob_B += float(tilted.factor) * tilted.potential.score(part) + references[tilted.reference]
             else:
                 log_prob_B += field.potential.score(part)
         if sum(cnn.word_table.rows.nbytes for cnn in cnns(field)) > self.most_bytes:

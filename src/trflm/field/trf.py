@@ -33,7 +33,7 @@ class TRF(nn.Module):
         self.potential = potential
         self.register_buffer("pi", pi.double())
         self.register_buffer("zeta", initial_zeta(len(pi) - 1, len(vocab)))
-        self._log_Z1: tuple[object, float] | None = None  # (parameter versions, value)
+        self._log_Z1: tuple[object, float] | None = None  # (versions of parameters and buffers, value)
 
     @property
     def max_length(self) -> int:
@@ -58,7 +58,8 @@ class TRF(nn.Module):
         self._log_Z1 = (self._versions(), value)
 
     def _versions(self) -> object:
-        return tuple((p.data_ptr(), p._version) for p in self.potential.parameters())
+        tensors = (*self.potential.parameters(), *self.potential.buffers())
+        return tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
 
     def phi(self, batch: Batch) -> Tensor:
         """[B] the potential for scoring: float64, no gradient, in parts that bound the memory."""

@@ -1,6 +1,8 @@
 """Learners. A new one is a file with its configuration, and a line here."""
 
 from trflm.learning.augsa import AugSAConfig
+from trflm.learning.cloze import ClozeConfig
+from trflm.learning.distil import DistilConfig
 from trflm.learning.dnce import DNCEConfig
 from trflm.learning.lstm import AdamConfig, SGDConfig
 from trflm.learning.nce import NCEConfig
@@ -11,6 +13,8 @@ FIELD_LEARNERS = (
     NCEConfig,
     DNCEConfig,
     WordNCEConfig,
+    ClozeConfig,
+    DistilConfig,
 )
 LSTM_LEARNERS = (
     SGDConfig,

@@ -102,8 +102,14 @@ class Choice:
         return cls(some, replacements.at(some, source_R, place_B[source_R], rng), words)
 
     def log_prob(self, trf: TRF) -> float:
-        phi_B = trf.phi(pack([self.sentences, self.pairs.replaced]))
-        return self.mean_log_prob(phi_B[: len(self.sentences)], phi_B[len(self.sentences) :])
+        return self.mean_log_prob_of(trf.phi(self.both()))
+
+    def both(self) -> Batch:
+        """The sentences, then those with a word replaced."""
+        return pack([self.sentences, self.pairs.replaced])
+
+    def mean_log_prob_of(self, phi_both: Tensor) -> float:
+        return self.mean_log_prob(phi_both[: len(self.sentences)], phi_both[len(self.sentences) :])
 
     def mean_log_prob(self, phi_B: Tensor, phi_R: Tensor) -> float:
         """Mean over the sentences of the log-probability of the text's own word; -log(words + 1) for a guess."""
@@ -119,6 +125,9 @@ class DevChoice:
         self._choice: Choice | None = None
 
     def of(self, dev: Batch, trf: TRF) -> float:
+        return self.on(dev).log_prob(trf)
+
+    def on(self, dev: Batch) -> Choice:
         if self._choice is None:
             self._choice = Choice.of(dev, self.replacements, DEV_SENTENCES, DEV_WORDS, generator(0, "dev", 1))
-        return self._choice.log_prob(trf)
+        return self._choice

@@ -46,8 +46,8 @@ class Mixed(nn.Module):
         """phi_B. The parts draw their dropout from the generator one after the other."""
         return torch.stack([part(batch, rng) for part in self.parts]).sum(0)
 
-    def contributions(self, batch: Batch) -> Tensor:
-        return torch.stack([part.contributions(batch) for part in self.parts]).sum(0)
+    def contributions(self, batch: Batch, rng: Generator | None = None) -> Tensor:
+        return torch.stack([part.contributions(batch, rng) for part in self.parts]).sum(0)
 
     def score(self, batch: Batch) -> Tensor:
         return torch.stack([part.score(batch) for part in self.parts]).sum(0)

@@ -19,8 +19,8 @@ class Potential(Protocol):
         without one (scoring) there is none."""
         ...
 
-    def contributions(self, batch: Batch) -> Tensor:
-        """[N] a split of phi over the words: `batch.sum_words(contributions) == phi_B`."""
+    def contributions(self, batch: Batch, rng: Generator | None = None) -> Tensor:
+        """[N] a split of phi over the words: `batch.sum_words(contributions) == phi_B`, with the same dropout if any."""
         ...
 
     def score(self, batch: Batch) -> Tensor:
@@ -33,6 +33,8 @@ class Potential(Protocol):
         ...
 
     def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]: ...
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]: ...
 
     def state_dict(self) -> dict[str, Any]: ...
 
