@@ -120,8 +120,8 @@ class Discrete(nn.Module):
 
     def touching(self, batch: Batch) -> Tensor:
         """[N] the sum of the weights of all features that cover a word: what of phi depends on it. As a function of x_i alone
-        it is phi(x) but for a constant, so p(x_i | the other words) is proportional to its exp: the score of pseudo-likelihood. The
-        sum over i counts a feature once for each of its words and is not phi."""
+        it is phi(x) but for a constant, so p(x_i | the other words) is proportional to its exp: the score of pseudo-likelihood.
+        The sum over i counts a feature once for each of its words and is not phi."""
         value_F, found, places = self._occurrences(batch)
         return self._to_words(value_F, *self._words_of(found, places, batch), batch)
 
