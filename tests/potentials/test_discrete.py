@@ -70,15 +70,17 @@ def test_equals_a_dictionary(types, compiled):
     text, other = random_batch(V, LENGTHS * 3, seed=1), random_batch(V, LENGTHS, seed=2)
     names = types.split("+")
     potential = a_potential(types, text)
+    potential.start_as_unigram(text)
+    b_V = torch.bincount(text.ids_N, minlength=V).double().log1p().tolist()
     weight_of = {decoded(potential.features, k): weight for k, weight in enumerate(potential.weight.tolist())}
     assert weight_of.keys() == {feature for row in rows_of(text) for feature, _ in occurrences(row, names)}
 
     phi, share, touching = [], [], []
     for row in rows_of(other):
         found = [(weight_of.get(feature, 0.0), covered) for feature, covered in occurrences(row, names)]
-        phi.append(sum(weight for weight, _ in found))
-        share += [sum(weight / len(covered) for weight, covered in found if i in covered) for i in range(len(row))]
-        touching += [sum(weight for weight, covered in found if i in covered) for i in range(len(row))]
+        phi.append(sum(weight for weight, _ in found) + sum(b_V[w] for w in row))
+        share += [b_V[w] + sum(weight / len(covered) for weight, covered in found if i in covered) for i, w in enumerate(row)]
+        touching += [b_V[w] + sum(weight for weight, covered in found if i in covered) for i, w in enumerate(row)]
     for value, expected in (
         (potential(other), phi),
         (potential.score(other), phi),
@@ -131,6 +133,7 @@ def test_touching_is_all_of_phi_that_depends_on_a_word():
 @pytest.mark.parametrize("types", [*FAMILIES, ALL])
 def test_alternatives_are_what_touches_a_word_put_in_a_place(types, compiled):
     potential = a_potential(types, random_batch(V, LENGTHS * 3))
+    potential.start_as_unigram(random_batch(V, LENGTHS * 3))
     batch = random_batch(V, [1, 2, 3, 12], seed=5)
     word_NA = torch.randint(V, (batch.n_words, 3), generator=rng(6))
     value_NA = potential.alternatives(batch, word_NA)
@@ -162,9 +165,7 @@ def test_counting_in_shares_changes_nothing(monkeypatch):
 
 def test_a_unigram_start_has_the_probabilities_of_its_counts():
     text = random_batch(V - 1, [4, 5, 1])  # word V - 1 does not occur
-    potential = a_potential("w+c", text)
-    with torch.no_grad():
-        potential.weight.zero_()
+    potential = Discrete(DiscreteConfig(features="c"), V, count_features(text, parse_features("c"), alphabet(), (1,))).double()
     potential.start_as_unigram(text)
     count_V = torch.bincount(text.ids_N, minlength=V).double() + 1
     words = Batch(torch.arange(V), torch.ones(V, dtype=torch.int64))

@@ -1,12 +1,13 @@
 """The discrete potential of Wang, Ou and Tan (2015, 2017): phi(x) = sum of the weights of the features that occur in x.
 
-    phi(x) = sum_k lambda_k f_k(x),      f_k(x) how often feature k occurs in x
+    phi(x) = sum_i b(x_i) + sum_k lambda_k f_k(x),      f_k(x) how often feature k occurs in x
 
 so the log-likelihood of the field is concave in lambda. Gradients are sparse: a step costs in proportion to the features that
-occur (`learning.adam` moves those weights alone).
+occur (`learning.adam` moves those weights alone). The weights lambda start at 0.
 
-Weights start at 0, those of single words, if the recipe wants it so, at log(1 + count): phi is then the log-probability of a
-smoothed unigram model but for a constant a word, Z_l is Z_1^l, and a word that was not seen has the weight it should have, 0.
+b is not learned: it is 0, or, if the recipe wants a unigram start, log(1 + count in the training text). With lambda = 0, phi is
+then the log-probability of a smoothed unigram model but for a constant a word, and Z_l is Z_1^l. A penalty on lambda holds the
+field near the unigram model, and not near one in which all words are alike.
 
 Shapes: as in `features`; U words of an occurrence, at most 4.
 """
@@ -34,7 +35,7 @@ class DiscreteConfig:
     features: str = "w+c+ws+cs+wsh+csh+tied"
     order: int = MOST_SYMBOLS  # features of more symbols are left out
     min_counts: tuple[int, ...] = (1,)
-    unigram: bool = True  # start as a unigram model, if there are single words among the features; not under a reference
+    unigram: bool = True  # start as a unigram model; not under a reference, which is one or better
     classes: int = 200  # of words, by bigram exchange on the training text
     classes_file: str = ""  # lines `word class`; then `classes` plays no part
 
@@ -63,6 +64,7 @@ class Discrete(nn.Module):
     key_K: Tensor
     first_P1: Tensor
     class_V: Tensor
+    start_V: Tensor  # b
 
     def __init__(self, config: DiscreteConfig, n_words: int, features: Features | None = None) -> None:
         super().__init__()
@@ -70,6 +72,7 @@ class Discrete(nn.Module):
         self.weight = nn.Parameter(torch.empty(0))
         for name in ("key_K", "first_P1", "class_V"):
             self.register_buffer(name, torch.empty(0, dtype=torch.int64))
+        self.register_buffer("start_V", torch.zeros(n_words))
         empty = Features(
             config.patterns,
             Alphabet(n_words, self.class_V),
@@ -93,24 +96,20 @@ class Discrete(nn.Module):
         return self._features
 
     def start_as_unigram(self, text: Batch) -> None:
-        """w[1] features start at log(1 + count)."""
-        count_V = torch.bincount(text.ids_N, minlength=self.n_words)
-        for p, pattern in enumerate(self.config.patterns):
-            if pattern.symbols == "w":
-                first, beyond = self.first_P1[p : p + 2].tolist()
-                with torch.no_grad():
-                    self.weight[first:beyond] = count_V[self.key_K[first:beyond]].log1p()
+        """b(w) = log(1 + count)."""
+        self.start_V.copy_(torch.bincount(text.ids_N, minlength=self.n_words).double().log1p())
 
     def forward(self, batch: Batch, rng: Generator | None = None) -> Tensor:
         """phi_B."""
         value_F, found, places = self._occurrences(batch)
         sum_M = value_F.new_zeros(len(places.position_M)).index_add(0, found.place_F, value_F)
-        return sum_places(batch, sum_M)
+        return sum_places(batch, sum_M) + batch.sum_words(self.start_V[batch.ids_N])
 
     @torch.no_grad()
     def score(self, batch: Batch) -> Tensor:
         """phi_B without gradient: each distinct n-gram is looked up once."""
-        return sum_places(batch, self.features.sums(self.features.alphabet.read(batch), self.weight.detach()))
+        sum_M = self.features.sums(self.features.alphabet.read(batch), self.weight.detach())
+        return sum_places(batch, sum_M) + batch.sum_words(self.start_V[batch.ids_N])
 
     def contributions(self, batch: Batch, rng: Generator | None = None) -> Tensor:
         """[N] each feature's weight goes in equal shares to the words it covers (markers get none)."""
@@ -130,7 +129,7 @@ class Discrete(nn.Module):
         features = self.features
         feature_F, row_F = find_alternatives(features, features.alphabet.read(batch), word_NA)
         value_F = take_rows(self.weight, feature_F)
-        return value_F.new_zeros(word_NA.numel()).index_add(0, row_F, value_F).view(word_NA.shape)
+        return self.start_V[word_NA] + value_F.new_zeros(word_NA.numel()).index_add(0, row_F, value_F).view(word_NA.shape)
 
     def forget(self) -> None:
         """Nothing is kept that depends on the weights."""
@@ -153,7 +152,7 @@ class Discrete(nn.Module):
 
     def _to_words(self, value_F: Tensor, word_FU: Tensor, is_word_FU: Tensor, batch: Batch) -> Tensor:
         value_FU = value_F[:, None] * is_word_FU
-        return value_F.new_zeros(batch.n_words).index_add(0, word_FU.flatten(), value_FU.flatten())
+        return self.start_V[batch.ids_N].index_add(0, word_FU.flatten(), value_FU.flatten())
 
     def _load_from_state_dict(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, state_dict: dict[str, Any], prefix: str, *arguments: Any
