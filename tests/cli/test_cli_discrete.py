@@ -7,7 +7,7 @@ import torch
 from commands import tiny_recipe, trf
 
 import trflm
-from trflm.experiment.store import FieldModel
+from trflm.field.snapshots import FieldModel
 from trflm.potentials.discrete import Discrete
 
 RECIPE = """

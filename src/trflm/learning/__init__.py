@@ -4,6 +4,7 @@ from trflm.learning.augsa import AugSAConfig
 from trflm.learning.dnce import DNCEConfig
 from trflm.learning.lstm import AdamConfig, SGDConfig
 from trflm.learning.nce import NCEConfig
+from trflm.learning.word_choice import WordChoiceConfig
 from trflm.learning.word_nce import WordNCEConfig
 
 FIELD_LEARNERS = (
@@ -11,6 +12,7 @@ FIELD_LEARNERS = (
     NCEConfig,
     DNCEConfig,
     WordNCEConfig,
+    WordChoiceConfig,
 )
 LSTM_LEARNERS = (
     SGDConfig,

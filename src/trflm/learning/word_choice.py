@@ -14,16 +14,20 @@ Shapes: B sentences, N words in all, K drawn words for each, A = K + 1 words to 
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from trflm.errors import InputError
+from trflm.field.snapshots import TrainedField
 from trflm.field.trf import TRF
 from trflm.learning.adam import Adam
 from trflm.learning.batches import ShuffledBatches
-from trflm.learning.loop import Metrics, clip_gradient, known_lengths
+from trflm.learning.context import Context, FieldLearner
+from trflm.learning.loop import Metrics, clip_gradient
 from trflm.learning.replacements import DevChoice, Replacements
+from trflm.learning.schedules import falling
 from trflm.potentials.discrete import Discrete
 from trflm.seeds import generator
 from trflm.text import Batch, pack
@@ -33,6 +37,8 @@ ZETA_SENTENCES = 2000  # of the text and as many of the bigram model, for zeta
 
 @dataclass(frozen=True)
 class WordChoiceConfig:
+    """[learner] kind = "word-choice": pseudo-likelihood, for a discrete potential."""
+
     batch: int = 100  # sentences a step
     words: int = 10  # K
     lr: float = 1e-2  # Adam
@@ -40,6 +46,7 @@ class WordChoiceConfig:
     decay: float = 1.0  # its factor of each epoch after
     l2: float = 0.0  # penalty (l2 / 2) |theta|^2 in the loss
     clip: float = 10.0  # greatest gradient norm of the mean loss a word
+    kind: Literal["word-choice"] = "word-choice"
 
     def __post_init__(self) -> None:
         if min(self.batch, self.words) < 1 or min(self.l2, self.constant_epochs) < 0:
@@ -47,8 +54,14 @@ class WordChoiceConfig:
         if not (self.lr > 0 and self.clip > 0 and 0 < self.decay <= 1):
             raise ValueError("lr and clip must be positive, decay must be above 0 and at most 1")
 
+    def build(self, context: Context) -> "WordChoice":
+        potential = context.trf.potential
+        if not isinstance(potential, Discrete):
+            raise InputError('learner.kind = "word-choice" is for a potential of kind "discrete" without a reference, no other')
+        return WordChoice(context.trf, potential, context.replacements, context.batches(self.batch), self)
 
-class WordChoice:
+
+class WordChoice(FieldLearner):
     """Trains the discrete potential of a TRF in place."""
 
     def __init__(
@@ -58,13 +71,9 @@ class WordChoice:
         self.replacements, self.dev_choice = replacements, DevChoice(replacements)
         self.optimiser = Adam(potential.parameters(), lr=config.lr, l2=config.l2)
 
-    @property
-    def steps_per_epoch(self) -> int:
-        return self.batches.per_epoch
-
     def step(self, number: int, rng: torch.Generator) -> Metrics:
         epoch = number // self.steps_per_epoch
-        lr = self.config.lr * self.config.decay ** max(epoch + 1 - self.config.constant_epochs, 0)
+        lr = self.config.lr * falling(self.config.decay, self.config.constant_epochs, epoch)
         self.optimiser.param_groups[0]["lr"] = lr
         loss, accuracy = self.loss(self.batches.of_step(number).to(self.trf.zeta.device), rng)
         self.optimiser.zero_grad()
@@ -80,7 +89,7 @@ class WordChoice:
         return -log_p_NA[:, 0].mean(), float((log_p_NA.argmax(1) == 0).double().mean())
 
     def evaluate(self, dev: Batch) -> Metrics:
-        choice = self.dev_choice.of(known_lengths(dev.to(self.trf.zeta.device), self.trf), self.trf)
+        choice = self.dev_choice.of(self.usable(dev), self.trf)
         return {"dev_choice": choice, "criterion": choice}
 
     def write_zeta(self) -> None:
@@ -88,11 +97,16 @@ class WordChoice:
         text, bigram = self.batches.sentences, self.replacements.bigram
         some = text.select(torch.randperm(len(text), generator=generator(0, "dev"))[:ZETA_SENTENCES])
         both = pack([some, bigram.draw(len(some), generator(0, "dev", 1), some.lengths_B)]).to(self.trf.zeta.device)
-        log_q_B = bigram.log_q(both, torch.zeros_like(both.lengths_B), both.lengths_B)
+        log_q_B = bigram.log_span(both, torch.zeros_like(both.lengths_B), both.lengths_B)
         above_1_B = both.lengths_B - 1
         log_Z_B = self.trf.phi(both) - log_q_B - self.trf.log_Z1()
         slope = (above_1_B * log_Z_B).sum() / above_1_B.square().sum().clamp(min=1)
         self.trf.zeta[1:] = slope * torch.arange(self.trf.max_length, device=slope.device)
+
+    @property
+    def model(self) -> TrainedField:
+        self.write_zeta()
+        return TrainedField(self.trf, self.replacements.unigram)
 
     def state_dict(self) -> dict[str, Any]:
         self.write_zeta()

@@ -13,21 +13,24 @@ Shapes: as in `features`; U words of an occurrence, at most 4.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Generator, Tensor, nn
 
+from trflm.kinds import Start
 from trflm.potentials.discrete.alternatives import find_alternatives
+from trflm.potentials.discrete.counting import count_features
 from trflm.potentials.discrete.features import Alphabet, Features, Found, Places
 from trflm.potentials.discrete.patterns import MOST_SYMBOLS, Pattern, parse_features
 from trflm.potentials.discrete.rows import take_rows
-from trflm.text import Batch
+from trflm.text import Batch, Vocab
+from trflm.text.classes import cached_exchange, read_classes
 
 
 @dataclass(frozen=True)
 class DiscreteConfig:
-    """The features of the field. They are taken from the training text.
+    """[model] kind = "discrete": a log-linear random field of word and class features, which are taken from the training text.
 
     `min_counts`, from order 1 up: features that occur less often are left out; the last value holds for all orders above.
     """
@@ -35,9 +38,10 @@ class DiscreteConfig:
     features: str = "w+c+ws+cs+wsh+csh+tied"
     order: int = MOST_SYMBOLS  # features of more symbols are left out
     min_counts: tuple[int, ...] = (1,)
-    unigram: bool = True  # start as a unigram model; not under a reference, which is one or better
+    unigram: bool = True  # start as a unigram model; say false under a [reference], which is one or better
     classes: int = 200  # of words, by bigram exchange on the training text
     classes_file: str = ""  # lines `word class`; then `classes` plays no part
+    kind: Literal["discrete"] = "discrete"
 
     def __post_init__(self) -> None:
         if not 1 <= self.order <= MOST_SYMBOLS:
@@ -53,9 +57,24 @@ class DiscreteConfig:
     def patterns(self) -> tuple[Pattern, ...]:
         return tuple(pattern for pattern in parse_features(self.features) if pattern.order <= self.order)
 
-    @property
-    def has_classes(self) -> bool:
-        return any("c" in pattern.symbols for pattern in self.patterns)
+    def build(self, start: Start) -> "Discrete":
+        """With the features of the text if there is one; else without any, for a file to be loaded into."""
+        V, text = len(start.vocab), start.text
+        if text is None:
+            return Discrete(self, V)
+        alphabet = Alphabet(V, self.word_classes(start.vocab, text))
+        potential = Discrete(self, V, count_features(text, self.patterns, alphabet, self.min_counts))
+        if start.fresh and self.unigram:
+            potential.start_as_unigram(text)
+        return potential
+
+    def word_classes(self, vocab: Vocab, text: Batch) -> Tensor:
+        """[V], or empty if no feature has classes."""
+        if not any("c" in pattern.symbols for pattern in self.patterns):
+            return torch.empty(0, dtype=torch.int64)
+        if self.classes_file:
+            return read_classes(self.classes_file, vocab)
+        return cached_exchange(text, len(vocab), self.classes)
 
 
 class Discrete(nn.Module):
