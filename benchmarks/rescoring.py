@@ -1,10 +1,12 @@
-"""Scoring a 1000-best list: the engine with one and ten snapshots, plain conv1d, LSTMs at their best and unbatched, KN5.
+"""Scoring a 1000-best list: the engine with one and ten snapshots, plain conv1d, LSTMs at their best and unbatched, KN5; and
+the engine with a discrete field.
 
 In each round every side scores the same list, the shortest sides three times; the next round takes the next list. All
 models have the paper's sizes and random weights, 10,000 words. Every call starts cold: nothing is kept from list to list.
 The plain side convolves in buckets of 100 sentences by length, its best; the LSTMs compute each distinct prefix once
 (`lms.lstm`), or one sentence at a time (50 of them, and the time is scaled to the list). The largest LSTMs take part in the
-first rounds only. Turning text into word numbers is not timed.
+first rounds only. The discrete field has all features of the paper's set that KN5's text has, with 200 classes by frequency.
+Turning text into word numbers is not timed.
 """
 
 import statistics
@@ -24,13 +26,18 @@ from trflm.potentials.cnn.model import CNN, CNNConfig
 from trflm.potentials.cnn.plain import plain_phi
 from trflm.potentials.cnn.score import window_shape
 from trflm.potentials.cnn.windows import WindowIndex
+from trflm.potentials.discrete import Alphabet, Discrete, DiscreteConfig, count_features
 from trflm.text import Batch, Vocab
+from trflm.text.classes import frequency_classes
 
 BUCKET = 100  # sentences convolved at once
 ALONE = 50  # sentences that the unbatched LSTM is timed on
 LARGEST = "LSTM 2x1500", "LSTM 2x200, one sentence at a time", "LSTM 2x200, 200,000 words"
 LARGE_VOCABULARY = 200_000
-SHORT, REPEATS = ("engine", "KN5"), 3  # sides so short that a round has the median of several runs, in turn with each other
+SHORT, REPEATS = (
+    ("engine", "KN5", "discrete"),
+    3,
+)  # sides so short that a round has the median of several runs, in turn with each other
 
 Side = Callable[[Batch], object]
 
@@ -49,6 +56,7 @@ def main() -> None:
         "LSTM 2x1500": lstm(lists.vocab, LARGE),
         "LSTM 2x200, one sentence at a time": one_by_one(lstm(lists.vocab, SMALL)),
         "KN5": kneser_ney(lists.text, lists.vocab).log_prob,
+        "discrete": engine([discrete_field(lists)]),
     }
     if not parsed.quick:
         sides["LSTM 2x200, 200,000 words"] = enlarged(lstm(made_up_vocab(LARGE_VOCABULARY), SMALL))
@@ -61,6 +69,7 @@ def main() -> None:
         "engine-vs-lstm-650": times(seconds, "LSTM 2x650"),
         "engine-vs-lstm-1500": times(seconds, "LSTM 2x1500"),
         "engine-vs-lstm-200-unbatched": times(seconds, "LSTM 2x200, one sentence at a time"),
+        "discrete-vs-lstm-200": times(seconds, "LSTM 2x200") / times(seconds, "discrete"),
         "kn5-vs-engine": 1 / times(seconds, "KN5"),
         "ten-vs-one": times(seconds, "engine, 10 snapshots"),
         "vocab-200k-vs-10k": times(seconds, "engine, 1 snapshot, 200,000 words"),
@@ -74,6 +83,17 @@ def random_fields(vocab: Vocab, n: int) -> list[TRF]:
     for field in fields:
         field.remember_log_Z1(0.0)
     return fields
+
+
+def discrete_field(lists: Lists) -> TRF:
+    V = len(lists.vocab)
+    alphabet = Alphabet(V, frequency_classes(lists.text, V, 200))
+    config = DiscreteConfig()
+    potential = Discrete(config, V, count_features(lists.text, config.patterns, alphabet, config.min_counts))
+    torch.nn.init.normal_(potential.weight, std=0.1, generator=torch.Generator().manual_seed(0))
+    field = TRF(lists.vocab, potential, torch.full((101,), 0.01, dtype=torch.float64))
+    field.remember_log_Z1(0.0)
+    return field
 
 
 def engine(fields: Sequence[TRF]) -> Side:

@@ -66,7 +66,7 @@ def test_a_saved_recipe_reads_back_the_same(recipe, text):
         (GOOD.replace("nce", "nec"), r"learner\.kind = 'nec': expected one of augsa, nce, .*; did you mean 'nce'\?"),
         (
             GOOD.replace('"cnn"', '"lstn"'),
-            r"model\.kind = 'lstn': expected one of cnn, blstm, cnn-blstm, mixed, lstm, ngram; did you mean 'lstm'\?",
+            r"model\.kind = 'lstn': expected one of cnn, blstm, cnn-blstm, discrete, mixed, lstm, ngram; did you mean 'lstm'\?",
         ),
         ('model = "cnn"\n' + NGRAM.partition("[model]")[0], r"model = 'cnn': expected a section \[model\]"),
         (

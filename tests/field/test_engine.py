@@ -154,7 +154,7 @@ class LengthPotential(torch.nn.Module):
 
     score = forward
 
-    def contributions(self, batch):
+    def contributions(self, batch, rng=None):
         return -self.theta.expand(batch.n_words)
 
     def forget(self) -> None:

@@ -17,7 +17,7 @@ class UnigramPotential(nn.Module):
         super().__init__()
         self.weight_V = nn.Parameter(weight_V.double())
 
-    def contributions(self, batch: Batch) -> torch.Tensor:
+    def contributions(self, batch: Batch, rng: torch.Generator | None = None) -> torch.Tensor:
         return self.weight_V[batch.ids_N]
 
     def forget(self) -> None:

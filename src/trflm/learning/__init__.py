@@ -6,6 +6,7 @@ from trflm.learning.distil import DistilConfig
 from trflm.learning.dnce import DNCEConfig
 from trflm.learning.lstm import AdamConfig, SGDConfig
 from trflm.learning.nce import NCEConfig
+from trflm.learning.word_choice import WordChoiceConfig
 from trflm.learning.word_nce import WordNCEConfig
 
 FIELD_LEARNERS = (
@@ -15,6 +16,7 @@ FIELD_LEARNERS = (
     WordNCEConfig,
     ClozeConfig,
     DistilConfig,
+    WordChoiceConfig,
 )
 LSTM_LEARNERS = (
     SGDConfig,

@@ -19,6 +19,7 @@ from torch import Tensor
 from trflm.errors import InputError, TrainingError
 from trflm.field.snapshots import TrainedField
 from trflm.field.trf import TRF
+from trflm.learning.adam import Adam
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.context import Context, FieldLearner
 from trflm.learning.loop import Metrics, clip_gradient
@@ -41,6 +42,7 @@ class AugSAConfig(TransMSConfig):
     chains: int = 100  # K_B
     lr: float = 1.0  # gamma_theta = lr / (t + lr_delay)
     lr_delay: float = 1e4
+    l2: float = 0.0  # penalty (l2 / 2) |theta|^2
     zeta_decay: float = 0.2  # gamma_zeta = t^-zeta_decay
     zeta_cap: float = 10.0  # greatest step of one zeta_l
     zeta_follows: bool = False  # move zeta with theta, to first order; see `_follow`
@@ -53,8 +55,8 @@ class AugSAConfig(TransMSConfig):
         super().__post_init__()
         if min(self.batch, self.chains) < 1 or self.calibration_steps < 0:
             raise ValueError("batch and chains must be at least 1, calibration_steps must not be negative")
-        if not (self.lr >= 0 and self.lr_delay >= 0 and self.lr_proposal >= 0 and 0 <= self.zeta_decay <= 1):
-            raise ValueError("lr, lr_delay and lr_proposal must not be negative, zeta_decay must be between 0 and 1")
+        if min(self.lr, self.lr_delay, self.lr_proposal, self.l2) < 0 or not 0 <= self.zeta_decay <= 1:
+            raise ValueError("lr, lr_delay, lr_proposal and l2 must not be negative, zeta_decay must be between 0 and 1")
         if not (self.zeta_cap > 0 and self.clip_proposal > 0):
             raise ValueError("zeta_cap and clip_proposal must be positive")
 
@@ -79,7 +81,7 @@ class AugSA(FieldLearner):
         self.pi0 = pi0.to(trf.zeta)
         self.target = Target(trf, self.pi0)
         self.theta = list(trf.potential.parameters())
-        self.adam = torch.optim.Adam(self.theta, lr=config.lr / (1 + config.lr_delay))
+        self.adam = Adam(self.theta, lr=config.lr / (1 + config.lr_delay), l2=config.l2)
         self.sgd = torch.optim.SGD(proposal.parameters(), lr=config.lr_proposal)
         self.t = 0
         lengths_C = draw_from_cdf(pi0.cumsum(0).cpu(), config.chains, rng).to(trf.zeta.device)

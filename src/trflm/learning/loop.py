@@ -91,5 +91,16 @@ def check_finite(metrics: Metrics, step: int) -> None:
 
 
 def clip_gradient(parameters: Iterable[Tensor], most: float) -> float:
-    """Scale the gradient to a norm of at most `most`; the norm it had."""
-    return float(torch.nn.utils.clip_grad_norm_(parameters, most))
+    """Scale the gradient to a norm of at most `most`; the norm it had. Sparse gradients are coalesced."""
+    gradients = []
+    for parameter in parameters:
+        if parameter.grad is not None and parameter.grad.is_sparse:
+            parameter.grad = parameter.grad.coalesce()
+            gradients.append(parameter.grad.values())  # the same memory
+        elif parameter.grad is not None:
+            gradients.append(parameter.grad)
+    norm = torch.nn.utils.get_total_norm(gradients)
+    scale = (most / (norm + 1e-6)).clamp(max=1.0)
+    for gradient in gradients:
+        gradient.mul_(scale)
+    return float(norm)

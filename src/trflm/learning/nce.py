@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from trflm.field.snapshots import TrainedField
 from trflm.field.trf import TRF
+from trflm.learning.adam import Adam
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.context import Context, FieldLearner
 from trflm.learning.deleted import DeletedReference
@@ -45,13 +46,14 @@ class NCESettings:
     decay: float = 1.0  # their factor of each epoch after
     lr_log_Z: float = 1e-2  # Adam, log Z
     weight_decay: float = 0.0  # of the potential, decoupled
+    l2: float = 0.0  # penalty (l2 / 2) |theta|^2 in the loss
     clip: float = 10.0  # greatest gradient norm
 
     def __post_init__(self) -> None:
         if self.batch < 1 or self.noise_ratio < 1:
             raise ValueError("batch and noise_ratio must be at least 1")
-        if min(self.replacements, self.replacement_weight, self.weight_decay, self.constant_epochs) < 0:
-            raise ValueError("replacements, replacement_weight, weight_decay and constant_epochs must not be negative")
+        if min(self.replacements, self.replacement_weight, self.weight_decay, self.l2, self.constant_epochs) < 0:
+            raise ValueError("replacements, replacement_weight, weight_decay, l2 and constant_epochs must not be negative")
         if not (self.lr > 0 and self.lr_log_Z > 0 and self.clip > 0 and 0 < self.decay <= 1):
             raise ValueError("lr, lr_log_Z and clip must be positive, decay must be above 0 and at most 1")
 
@@ -82,11 +84,12 @@ class NCE(FieldLearner):
         self.deleted = deleted
         self.log_Z = nn.Parameter(trf.log_Z1() + trf.zeta)  # [m+1]
         self.theta = list(trf.potential.parameters())
-        self.optimiser = torch.optim.AdamW(
+        self.optimiser = Adam(
             [
-                {"params": self.theta, "lr": config.lr, "weight_decay": config.weight_decay},
-                {"params": [self.log_Z], "lr": config.lr_log_Z, "weight_decay": 0.0},
-            ]
+                {"params": self.theta, "lr": config.lr, "weight_decay": config.weight_decay, "l2": config.l2},
+                {"params": [self.log_Z], "lr": config.lr_log_Z},
+            ],
+            lr=config.lr,
         )
         self.dev_choice = DevChoice(replacements)
         self._pool: tuple[int, Batch] | None = None

@@ -72,6 +72,21 @@ class Replacements:
         replaced = Batch(ids_N, sentences.lengths_B)
         return Pairs(source_R, replaced, self._log_g(replaced, place_R) - self._log_g(sentences, place_R))
 
+    def choices(self, batch: Batch, n: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+        """For every word of a batch ([N, n + 1] the word and n that g draws for its place, [N, n + 1] log g of each)."""
+        first_N = batch.position_N == 0
+        before_N = torch.where(first_N, self.bigram.tables.start, batch.ids_N.long().roll(1)).cpu()
+        context_1W = before_N.repeat_interleave(n).numpy()[None]
+        drawn_W = self.unigram.draw(1, rng, torch.tensor([context_1W.shape[1]])).ids_N
+        coin_W = torch.rand(len(drawn_W), generator=rng) < 0.5
+        from_bigram, _, _ = self.bigram.draw_words(context_1W[:, coin_W.numpy()], rng)
+        drawn_W[coin_W] = torch.from_numpy(from_bigram)
+        word_NA = torch.cat([batch.ids_N.long().cpu()[:, None], drawn_W.view(-1, n)], 1)
+        _, _, bigram = self.bigram.extend(before_N.repeat_interleave(n + 1).numpy()[None], word_NA.flatten().numpy())
+        unigram_NA = self.unigram.log_word_V[word_NA]
+        log_g_NA = torch.logaddexp(torch.from_numpy(bigram).view_as(unigram_NA), unigram_NA) - math.log(2)
+        return word_NA.to(batch.device), log_g_NA.to(batch.device)
+
     def _log_g(self, batch: Batch, place_B: Tensor) -> Tensor:
         """[B] log g of the words at these places."""
         bigram_B = self.bigram.log_span(batch, place_B, torch.ones_like(place_B)).double()

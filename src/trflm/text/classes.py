@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from trflm.errors import InputError
+from trflm.files.cache import cached
 from trflm.files.reader import read_lines
 from trflm.files.writer import write_text
 from trflm.text.batch import Batch
@@ -45,6 +46,13 @@ def exchange_classes(sentences: Batch, n_words: int, n_classes: int, max_passes:
     while last.n_moved and (following := next(passes, None)):
         last = following
     return last
+
+
+def cached_exchange(sentences: Batch, n_words: int, n_classes: int) -> Tensor:
+    """[V] the classes that `exchange_classes` finds, at most as many as words: a minute's search, kept between runs."""
+    n = min(n_classes, n_words)
+    what, made_from = f"exchange {n}/{n_words}", (sentences.ids_N, sentences.lengths_B)
+    return cached(what, made_from, lambda: {"class": exchange_classes(sentences, n_words, n).class_V})["class"]
 
 
 def exchange_passes(sentences: Batch, n_words: int, n_classes: int) -> Iterator[Exchange]:

@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trflm.files.cache import cached
 from trflm.kinds import Start
 from trflm.lms.proposals.protocol import Span
 from trflm.lms.softmax import ClassSoftmax, FullSoftmax, equal_classes
@@ -23,7 +22,7 @@ from trflm.recurrent.recurrence import Recurrence, next_states
 from trflm.speed.distinct import distinct
 from trflm.speed.word_cache import WordRows
 from trflm.text import Batch
-from trflm.text.classes import exchange_classes, read_classes
+from trflm.text.classes import cached_exchange, read_classes
 
 FARTHEST = 31  # more words to come than this look alike
 
@@ -67,12 +66,7 @@ class LSTMProposalConfig:
         elif not self.classes:
             return None
         elif self.exchange:
-            n = min(self.classes, n_words)
-            class_V = cached(
-                f"exchange {n}/{n_words}",
-                (text.ids_N, text.lengths_B),
-                lambda: {"class": exchange_classes(text, n_words, n).class_V},
-            )["class"]
+            class_V = cached_exchange(text, n_words, self.classes)
         else:
             class_V = equal_classes(torch.bincount(text.ids_N, minlength=n_words), self.classes)
         return torch.unique(class_V, return_inverse=True)[1]
