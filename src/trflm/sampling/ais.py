@@ -5,7 +5,8 @@ With 0 = b_0 < b_1 < ... < b_K = 1, s(x) = phi(x) - log q(x) and moves T_k that 
     forward:   x_0 ~ q,  x_k ~ T_k(x_{k-1}),            log w = sum_{k=1}^K (b_k - b_{k-1}) s(x_{k-1})
     reverse:   x_{K-1} ~ p,  x_{k-1} ~ T~_k(x_k),       the same sum along that path
 
-T_k is a sweep from left to right, so its reverse T~_k sweeps from right to left. An estimate is the mean of `size` weights.
+T_k is a sweep from left to right, so its reverse T~_k sweeps from right to left. An estimate is the mean of `chains` weights;
+a greater `size` has more temperatures in proportion, not more chains.
 Temperatures have equal conditional effective sample size on pilot chains; a length between the pilots' has the course of
 the next longer one in proportionally fewer steps.
 
@@ -29,12 +30,12 @@ from trflm.text import Batch
 
 @dataclass(frozen=True)
 class AISConfig:
-    """Move and course. The defaults are cheap; `steps` bounds the work of a chain."""
+    """Move and course."""
 
     kind: Literal["ais"] = "ais"
-    size: int = 16  # chains an estimate
+    size: int = 8  # chains an estimate at the temperatures of the pilot; a size of 16 has twice as many temperatures
     share: float = 0.9  # conditional effective sample size of a step, as a share of the chains
-    most_steps: int = 1000  # K at most
+    most_steps: int = 1000  # K of a pilot at most
     block: int = 2  # s
     trials: int = 8  # M
     pilot_chains: int = 32
@@ -105,12 +106,12 @@ class AIS:
         assert self.courses, "prepare comes first"
         pilot = min((at for at in self.courses if at >= length), default=max(self.courses))
         b = self.courses[pilot]
-        return stretched(b, max(1, round((len(b) - 1) * length / pilot)))
+        return stretched(b, max(1, round((len(b) - 1) * length / pilot * self.size / self.config.size)))
 
     def forward(self, rng: torch.Generator, length: int, n: int) -> Estimates:
-        points = start(rng, self.problem, length, n * self.size)
+        points = start(rng, self.problem, length, n * self.config.size)
         points, log_w_C = anneal(rng, points, self.problem, self.course(length), self.config.block, self.config.trials)
-        return grouped(rng, same_length(points.words_CL), log_w_C.view(n, self.size))
+        return grouped(rng, same_length(points.words_CL), log_w_C.view(n, self.config.size))
 
     def backward(self, rng: torch.Generator, samples: Batch, forward: Estimates) -> Tensor:
         points, length = Points.at(samples, self.problem), int(samples.lengths_B[0])
@@ -120,4 +121,4 @@ class AIS:
 
     def describe(self) -> str:
         courses = ", ".join(f"{len(b) - 1} at {length} words" for length, b in self.courses.items())
-        return f"annealed importance sampling, {self.size} chains an estimate, temperatures: {courses}"
+        return f"annealed importance sampling, {self.config.size} chains an estimate, temperatures of the pilot: {courses}"

@@ -1,6 +1,6 @@
 """Estimates of log Z_l = log sum_x exp(phi(x)) over the sentences of one length, and what is known of them.
 
-An estimator draws sentences from the proposal q and weighs them, in `size` weights an estimate:
+An estimator draws sentences from the proposal q and weighs them; its `size` is the work of an estimate:
 
     forward:   E[Zhat] = Z_l                      so log Zhat is a lower bound of log Z_l in expectation (Jensen)
     backward:  E[1 / Zhat] = 1 / Z_l              if it is started at an exact sample of p_l: an upper bound
@@ -39,14 +39,15 @@ class Estimates:
 class Estimator(Protocol):
     """One way of estimating, for one field and one proposal."""
 
-    size: int
+    @property
+    def size(self) -> int: ...
 
     def prepare(self, rng: torch.Generator, lengths: Sequence[int]) -> Self:
         """Ready for lengths in this range: everything that adapts is settled by a pilot run."""
         ...
 
     def sized(self, size: int) -> Self:
-        """The same with so many weights an estimate."""
+        """The same with so much work an estimate: draws, particles, or chains times temperatures."""
         ...
 
     def forward(self, rng: torch.Generator, length: int, n: int) -> Estimates:
