@@ -4,18 +4,18 @@ import torch
 from harness import random_batch, random_pi, rng, tiny_vocab
 from torch import Tensor, nn
 
-from trflm.lms.lstm_proposal import LSTMProposal, LSTMProposalConfig
+from trflm.field.trf import TRF
 from trflm.lms.ngram import KneserNeyConfig, kneser_ney
+from trflm.lms.proposals.lstm import LSTMProposal, LSTMProposalConfig
 from trflm.potentials.blstm import BLSTM, BLSTMConfig
-from trflm.potentials.cnn import CNN, CNNConfig
+from trflm.potentials.cnn.model import CNN, CNNConfig
 from trflm.potentials.cnn_blstm import CNNBLSTMConfig, cnn_blstm
 from trflm.potentials.mixed import Mixed
 from trflm.potentials.protocol import Potential
-from trflm.potentials.reference import Tilted
+from trflm.potentials.tilted import Tilted
 from trflm.sampling.estimator import Problem
 from trflm.sampling.exact import Exact
 from trflm.text import Batch
-from trflm.trf import TRF
 
 V, LONGEST = 3, 5
 CNN_SIZES = {

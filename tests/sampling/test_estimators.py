@@ -9,6 +9,7 @@ from enumerable import LONGEST, POTENTIALS, Bigrams, V, exact_samples, field, pr
 from harness import rng
 
 from trflm.lms.unigram import Unigram
+from trflm.potentials.cnn.model import CNN
 from trflm.sampling.ais import AISConfig
 from trflm.sampling.bridge import FORWARD, REVERSED, Points, sweep
 from trflm.sampling.estimator import Problem, same_length
@@ -79,8 +80,8 @@ def test_the_reverse_of_a_sweep_sweeps_from_right_to_left():
 
 
 def test_sums_of_bigrams_by_dynamic_programming():
-    trf, exact = field(Bigrams(torch.randn(V, V, generator=rng(6))))
-    torch.testing.assert_close(trf.potential.log_Z(LONGEST), exact.log_Z)
+    potential = Bigrams(torch.randn(V, V, generator=rng(6)))
+    torch.testing.assert_close(potential.log_Z(LONGEST), field(potential)[1].log_Z)
 
 
 @pytest.mark.parametrize("direction", [FORWARD, REVERSED])
@@ -126,8 +127,10 @@ def test_the_cnn_guide_knows_the_positions_whose_windows_are_complete():
     assert guide.lag == 3
     batch = exact.batch.select((exact.batch.lengths_B == LONGEST).nonzero().squeeze(1))
     words, state = batch.ids_N.view(-1, LONGEST), guide.start(len(batch))
-    constant = given.trf.potential.constant
-    parts = given.trf.potential.contributions(batch).view(-1, LONGEST).detach() - constant.detach() / LONGEST
+    cnn = given.trf.potential
+    assert isinstance(cnn, CNN)
+    constant = cnn.constant
+    parts = cnn.contributions(batch).view(-1, LONGEST).detach() - constant.detach() / LONGEST
     for t in range(LONGEST):
         state, known = guide.step(state, words[:, : t + 1])
         torch.testing.assert_close(known, parts[:, : max(t + 1 - guide.lag, 0)].sum(1) + constant.detach())

@@ -31,7 +31,6 @@ from trflm.sampling.estimator import Estimates, Estimator, Problem
 from trflm.sampling.exact import all_of_length
 from trflm.sampling.gibbs import block_gibbs
 from trflm.text import Batch, pack
-from trflm.text.lengths import PI_FLOOR
 
 RUNS = 32  # estimates a round, about: lengths with more than a 32nd of the sentences get several
 
@@ -48,14 +47,11 @@ class Round:
 
 
 class Bracket:
-    """One field, one text: what is known of S."""
+    """One field, and how often a text has each length: what is known of S."""
 
-    def __init__(self, problem: Problem, text: Batch, alpha: float = 0.05, most_enumerated: int = 2000) -> None:
-        """Lengths of at most `most_enumerated` sentences are summed over exactly."""
-        trf, self.problem, self.alpha = problem.trf, problem, alpha
-        self.counts = {length: int(n) for length, n in enumerate(torch.bincount(text.lengths_B).tolist()) if n}
-        self.log_pi, self.unseen = length_log_probs(trf.pi, list(self.counts))
-        self.exactly = float(trf.phi(text).sum()) + sum(n * self.log_pi[length] for length, n in self.counts.items())
+    def __init__(self, problem: Problem, counts: dict[int, int], alpha: float = 0.05, most_enumerated: int = 2000) -> None:
+        """Lengths of at most `most_enumerated` sentences are summed over exactly; those of one word always are."""
+        trf, self.counts, self.alpha = problem.trf, counts, alpha
         V = len(trf.vocab)
         self.enumerated = {
             length: float(torch.logsumexp(trf.phi(all_of_length(V, length)), 0))
@@ -116,23 +112,10 @@ class Bracket:
             found[length] = float(torch.logsumexp(log_w, 0)) - math.log(work)
         return found
 
-    def log_likelihood(self, total: float) -> float:
-        """log p(text) if S is this."""
-        return self.exactly - total
 
-
-def length_log_probs(pi: Tensor, lengths: list[int]) -> tuple[dict[int, float], list[int]]:
-    """log pi_l of these lengths, and those that training never saw.
-
-    If there are any, pi is floored up to the longest and made to sum to one again.
-    """
-    longest = max(len(pi) - 1, *lengths)
-    full = torch.cat([pi, pi.new_zeros(longest + 1 - len(pi))])
-    unseen = [length for length in lengths if full[length] == 0]
-    if unseen:
-        full[1:] = full[1:].clamp(min=PI_FLOOR)
-        full = full / full.sum()
-    return {length: math.log(float(full[length])) for length in lengths}, unseen
+def length_counts(text: Batch) -> dict[int, int]:
+    """n_l, of the lengths there are."""
+    return {length: n for length, n in enumerate(torch.bincount(text.lengths_B).tolist()) if n}
 
 
 def burnt_in(problem: Problem, sweeps: int, block: int, trials: int) -> Samples:

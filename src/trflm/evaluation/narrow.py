@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import torch
 
 from trflm.evaluation.bracket import Bracket, Samples
+from trflm.learning.pull import PullInfo
 from trflm.sampling.estimator import Estimator
 
 MOST = 16384  # size of an estimate: bounds the memory of a run
@@ -33,6 +34,7 @@ class Task:
     samples: Samples
     rng: torch.Generator
     costs: list[float]  # seconds of each round
+    pulled: PullInfo | None = None  # what was done to the proposal before
 
     def advance(self, size: int) -> None:
         started = time.monotonic()

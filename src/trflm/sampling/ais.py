@@ -20,7 +20,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trflm.lms.proposal import draw_sentences_of
+from trflm.lms.proposals.protocol import draw_sentences_of
 from trflm.sampling.bridge import FORWARD, REVERSED, Points, sweep
 from trflm.sampling.estimator import Estimates, Problem, same_length
 from trflm.sampling.importance import grouped, with_first_replaced

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trflm.lms.proposal import DRAW, draw
+from trflm.lms.proposals.protocol import DRAW, draw
 from trflm.sampling.estimator import Problem, as_rows, same_length
 from trflm.sampling.gibbs import mtmis_log_acceptance
 from trflm.text import Batch

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trflm.potentials.cnn import CNN
-from trflm.potentials.cnn_layers import half_offsets
+from trflm.potentials.cnn.layers import half_offsets
+from trflm.potentials.cnn.model import CNN
 
 
 @dataclass(frozen=True)

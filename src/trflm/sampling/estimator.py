@@ -22,9 +22,9 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor
 
-from trflm.lms.proposal import Proposal
+from trflm.field.trf import TRF
+from trflm.lms.proposals.protocol import Proposal
 from trflm.text import Batch
-from trflm.trf import TRF
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from trflm.lms.ngram import NGram
-from trflm.lms.ngram.proposal import NGramProposal
+from trflm.lms.proposals.ngram import NGramProposal
 from trflm.potentials.blstm import BLSTM, Embedding
-from trflm.potentials.cnn import CNN
+from trflm.potentials.cnn.model import CNN
 from trflm.potentials.mixed import Mixed
 from trflm.potentials.protocol import Potential
-from trflm.potentials.reference import Tilted
+from trflm.potentials.tilted import Tilted
 from trflm.sampling.blstm_guide import BLSTMGuide
 from trflm.sampling.cnn_guide import CNNGuide
 from trflm.sampling.estimator import same_length

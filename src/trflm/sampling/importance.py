@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trflm.lms.proposal import draw, draw_sentences_of
+from trflm.lms.proposals.protocol import draw, draw_sentences_of
 from trflm.sampling.estimator import Estimates, Problem
 from trflm.sampling.weights import effective_size, log_mean
 from trflm.text import Batch

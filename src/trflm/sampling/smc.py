@@ -22,14 +22,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trflm.lms.proposal import DRAW
+from trflm.lms.proposals.protocol import DRAW
 from trflm.sampling.estimator import Estimates, Problem, as_rows, same_length
 from trflm.sampling.guide import Guide, guide_of
 from trflm.sampling.importance import grouped
 from trflm.sampling.weights import effective_size, log_mean
 from trflm.text import Batch
 
-GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
+GRID = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True)
