@@ -45,9 +45,9 @@ def guide_of(potential: Potential) -> Guide:
         case BLSTM() if isinstance(potential.inputs, Embedding):
             return BLSTMGuide(potential)
         case Tilted() if isinstance(potential.reference, NGram):
-            return SumGuide([NGramGuide(potential.reference), guide_of(potential.potential)])
+            return SumGuide([NGramGuide(potential.reference), guide_of(potential.potential)], [1.0, 1.0])
         case Mixed():
-            return SumGuide([guide_of(part) for part in potential.parts])
+            return SumGuide([guide_of(part) for part in potential.parts], [1.0] * len(potential.parts))
         case _:
             return WholeGuide(potential)
 
@@ -85,10 +85,10 @@ class SumState:
 
 
 class SumGuide:
-    """The sum of several. It counts as knowing what the quickest of them knows."""
+    """The sum of several, each times its factor. It counts as knowing what the quickest of them knows."""
 
-    def __init__(self, guides: list[Guide]) -> None:
-        self.guides = guides
+    def __init__(self, guides: list[Guide], factors: list[float]) -> None:
+        self.guides, self.factors = guides, factors
         self.lag = min(guide.lag for guide in guides)
 
     def start(self, n: int) -> SumState:
@@ -96,7 +96,8 @@ class SumGuide:
 
     def step(self, state: SumState, words_Pt: Tensor) -> tuple[SumState, Tensor]:
         both = [guide.step(part, words_Pt) for guide, part in zip(self.guides, state.states, strict=True)]
-        return SumState([part for part, _ in both]), torch.stack([known_P for _, known_P in both]).sum(0)
+        known = [factor * known_P for factor, (_, known_P) in zip(self.factors, both, strict=True)]
+        return SumState([part for part, _ in both]), torch.stack(known).sum(0)
 
 
 @dataclass(frozen=True)
