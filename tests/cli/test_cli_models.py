@@ -5,12 +5,15 @@ import math
 import shutil
 
 import pytest
-from commands import TINY_LSTM, TINY_NGRAM, TINY_TEXT, tiny_recipe, trf
+import torch
+from commands import AUGSA, TINY_LSTM, TINY_NGRAM, TINY_TEXT, tiny_recipe, trf
 
 import trflm
 from trflm.errors import InputError
+from trflm.field.snapshots import FieldModel
 from trflm.lms.lstm import LSTM, Preserve
 from trflm.lms.ngram import NGram, write_arpa
+from trflm.sampling.exact import all_sentences
 
 TEXT = "the cat ran\na zebra sat\n"
 
@@ -88,6 +91,28 @@ def test_a_random_field_has_an_interval(tmp_path):
     assert row["by its own zeta"] > 1
     refused = trf("perplexity", tmp_path / "run", tmp_path / "long.txt", "--gap", "narrow")
     assert (refused.returncode, "--gap narrow: give a share" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("changes", [[], ["reference.order=2"], AUGSA], ids=["nce", "reference", "snapshots"])
+@pytest.mark.filterwarnings("ignore:the .-grams of this text")
+def test_a_calibrated_field_sums_to_pi(tmp_path, changes):
+    options = [option for change in ["run.epochs=2", *changes] for option in ("--set", change)]
+    assert trf("train", tiny_recipe(tmp_path), "--out", tmp_path / "run", "--quiet", *options).returncode == 0
+    done = trf("calibrate", tmp_path / "run", "--out", tmp_path / "calibrated", "--minutes", 1)
+    assert done.returncode == 0, done.stderr
+    lm, before = trflm.load(tmp_path / "calibrated"), trflm.load(tmp_path / "run")
+    assert isinstance(lm, FieldModel)
+    assert isinstance(before, FieldModel)
+    assert len(lm.fields) == len(before.fields) == (2 if changes is AUGSA else 1)
+    everything = all_sentences(len(lm.vocab), 3)
+    for one, old in zip(lm.fields, before.fields, strict=True):
+        log_p = one.log_prob(everything)
+        sums = torch.zeros(4, dtype=torch.float64).index_add(0, everything.lengths_B, log_p.exp())
+        torch.testing.assert_close(sums, one.pi, rtol=1e-4, atol=1.1e-5)  # no sentence has two words: pi is floored there
+        assert torch.equal(one.phi(everything), old.phi(everything))
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["1", "3"]
+    again = trf("calibrate", tmp_path / "run", "--out", tmp_path / "calibrated")
+    assert (again.returncode, "is there already" in again.stderr) == (2, True)
 
 
 def test_models_that_do_not_fit_or_are_not_there(models, tmp_path):

@@ -9,7 +9,8 @@ from harness import random_batch, rng, tiny_vocab
 
 from trflm.evaluation import bracket, narrow
 from trflm.evaluation.bracket import Bracket
-from trflm.evaluation.perplexity import Effort, Perplexity, length_log_probs, perplexity
+from trflm.evaluation.effort import Effort
+from trflm.evaluation.perplexity import Perplexity, length_log_probs, perplexity
 from trflm.field.snapshots import FieldModel
 from trflm.field.trf import TRF
 from trflm.lms.lstm import LSTM, LSTMConfig

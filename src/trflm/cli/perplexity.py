@@ -47,7 +47,7 @@ def perplexity(
     prints what is known so far. The last line is `perplexity LOW HIGH`.
     """
     set_up(threads)
-    from trflm.evaluation.perplexity import Effort
+    from trflm.evaluation.effort import Effort
     from trflm.evaluation.perplexity import perplexity as measure
     from trflm.experiment.store import load_model
     from trflm.sampling.estimators import by_kind
@@ -65,7 +65,8 @@ def perplexity(
     corpus = read_corpus(text, lm.vocab)
     if not quiet:
         warn_about(corpus, lm)
-    found = measure(lm, corpus.sentences.long(), by_kind(method), effort, (lambda so_far: None) if quiet else show)
+    watch, say = (show, tell) if not quiet else (lambda so_far: None, lambda line: None)
+    found = measure(lm, corpus.sentences.long(), by_kind(method), effort, watch, say)
     row = {**(exact_rows(found) if lm.normalised else field_rows(found)), "unk": corpus.unknown_words}
     if as_json:
         print(json.dumps({**row, "low": found.low, "high": found.high, "how": found.how}))
@@ -140,3 +141,7 @@ def show(found: "Perplexity") -> None:
         file=sys.stderr,
         flush=True,
     )
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -36,6 +36,11 @@ class Task:
     costs: list[float]  # seconds of each round
     pulled: PullInfo | None = None  # what was done to the proposal before
 
+    @property
+    def begun(self) -> bool:
+        """Something is known."""
+        return bool(self.bracket.rounds) or self.bracket.is_exact
+
     def advance(self, size: int) -> None:
         started = time.monotonic()
         self.bracket.advance(self.rng, self.estimator, size, self.samples)
@@ -58,7 +63,7 @@ def narrow(tasks: list[Task], done: Callable[[], bool], seconds: float, gap: flo
                 task.advance(size)
                 watch()
     except KeyboardInterrupt:
-        if not all(task.bracket.rounds for task in tasks):
+        if not all(task.begun for task in tasks):
             raise
         return True
     return False

@@ -7,7 +7,6 @@ they are not. Snapshots of a field are models of their own: the interval is that
 paper averages.
 """
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -16,20 +15,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trflm.evaluation.bracket import Bracket, burnt_in, length_counts
-from trflm.evaluation.narrow import Task, closing, narrow
+from trflm.evaluation.bracket import length_counts
+from trflm.evaluation.effort import Effort, Say, prepared
+from trflm.evaluation.narrow import closing, narrow
 from trflm.field.snapshots import FieldModel
 from trflm.field.trf import TRF
 from trflm.language_model import LanguageModel
-from trflm.learning.pull import PullConfig, pull
-from trflm.sampling.estimator import Problem
 from trflm.sampling.estimators import EstimatorConfig
 from trflm.sampling.smc import SMCConfig
-from trflm.seeds import generator
 from trflm.text import Batch
 from trflm.text.lengths import PI_FLOOR
-
-ALPHA = 0.05  # the probability that an end is wrong
 
 
 @dataclass(frozen=True)
@@ -70,26 +65,6 @@ def as_perplexity(log_prob: float, symbols: int) -> float:
     return math.exp(min(-log_prob / symbols, 700.0)) if log_prob > -math.inf else math.inf
 
 
-@dataclass(frozen=True)
-class Effort:
-    """How long to work at an interval."""
-
-    minutes: float = 20.0
-    gap: float = 0.02  # stop when the upper end is by this share greater than the lower one; 0: never
-    burn_in: int = 10
-    pull: PullConfig = dataclasses.field(
-        default_factory=PullConfig
-    )  # of the proposal towards the field, first; and the moves of the burn-in
-    pull_share: float = 0.25  # of the time at most
-    seed: int = 1
-
-    def __post_init__(self) -> None:
-        if not (self.minutes > 0 and self.gap >= 0 and self.burn_in >= 0 and self.seed >= 0):
-            raise ValueError("minutes must be positive, gap, burn_in and seed must not be negative")
-        if not 0 <= self.pull_share < 1:
-            raise ValueError(f"pull_share = {self.pull_share}: must be at least 0 and below 1")
-
-
 Watch = Callable[[Perplexity], None]
 
 
@@ -99,12 +74,15 @@ def perplexity(
     how: EstimatorConfig | None = None,
     effort: Effort | None = None,
     watch: Watch = lambda so_far: None,
+    say: Say = lambda line: None,
 ) -> Perplexity:
-    """Of all sentences at once, so that a model which reads them as one text can. `watch` sees the interval after every
-    round."""
+    """Of all sentences at once, so that a model which reads them as one text can.
+
+    `watch` sees the interval after every round; what comes before the first round is said by `say`.
+    """
     batch = lm.vocab.batch(text)
     if isinstance(lm, FieldModel):
-        return field_perplexity(lm, batch, how or SMCConfig(), effort or Effort(), watch)
+        return field_perplexity(lm, batch, how or SMCConfig(), effort or Effort(), watch, say)
     return exact(float(lm.log_prob(batch).double().sum()), batch)
 
 
@@ -113,68 +91,45 @@ def exact(log_prob: float, text: Batch) -> Perplexity:
     return Perplexity(value, value, "exact", log_prob, len(text), text.n_words, value)
 
 
-def field_perplexity(lm: FieldModel, text: Batch, how: EstimatorConfig, effort: Effort, watch: Watch) -> Perplexity:
-    started = time.monotonic()
-    tasks = [prepared(lm, field, text, how, effort, k) for k, field in enumerate(lm.fields)]
+def field_perplexity(lm: FieldModel, text: Batch, how: EstimatorConfig, effort: Effort, watch: Watch, say: Say) -> Perplexity:
+    started, symbols = time.monotonic(), text.n_words + len(text)
+    counts = length_counts(text)
     own = sum(float(field.log_prob(text).sum()) for field in lm.fields) / len(lm.fields)
     known = [known_part(field, text) for field in lm.fields]
-    unseen = tuple(never_seen(lm.fields[-1].pi, list(length_counts(text))))
+    tasks = prepared(lm, [counts] * len(lm.fields), how, effort, say)
+
+    def mean_perplexity(totals: Sequence[float]) -> float:
+        return sum(as_perplexity(part - total, symbols) for part, total in zip(known, totals, strict=True)) / len(known)
 
     def result(interrupted: bool = False) -> Perplexity:
-        return summary(tasks, known, text, own, unseen, effort, (time.monotonic() - started) / 60, interrupted)
-
-    def done() -> bool:
-        return all(task.bracket.rounds or task.bracket.is_exact for task in tasks) and result().gap <= effort.gap
+        brackets = [task.bracket for task in tasks]
+        lows, highs = zip(*(bracket.bounds() for bracket in brackets), strict=True)
+        middle = [sum(counts[length] * value for length, value in bracket.estimate().items()) for bracket in brackets]
+        return Perplexity(
+            mean_perplexity(lows),
+            mean_perplexity(highs),
+            "exact" if all(bracket.is_exact for bracket in brackets) else tasks[-1].estimator.describe(),
+            own,
+            len(text),
+            text.n_words,
+            mean_perplexity(middle),
+            tuple(never_seen(lm.fields[-1].pi, list(counts))),
+            minutes=(time.monotonic() - started) / 60,
+            rounds=min(len(bracket.rounds) for bracket in brackets),
+            burn_in=effort.burn_in,
+            pulled=max(task.pulled.steps if task.pulled else 0 for task in tasks),
+            closing=closing(brackets),
+            interrupted=interrupted,
+        )
 
     def show() -> None:
-        if all(task.bracket.rounds or task.bracket.is_exact for task in tasks):
+        if all(task.begun for task in tasks):
             watch(result())
 
-    goal = math.log1p(effort.gap) * (text.n_words + len(text))
-    return result(narrow(tasks, done, 60 * effort.minutes - (time.monotonic() - started), goal, show))
+    def done() -> bool:
+        return all(task.begun for task in tasks) and result().gap <= effort.gap
 
-
-def prepared(lm: FieldModel, field: TRF, text: Batch, how: EstimatorConfig, effort: Effort, number: int) -> Task:
-    """A field and its estimator after the pilot run. Each snapshot's end may be wrong with its share of the probability."""
-    problem, rng = Problem(field, lm.proposal), generator(effort.seed, "perplexity", number)
-    bracket, pulled = Bracket(problem, length_counts(text), ALPHA / len(lm.fields)), None
-    if not bracket.is_exact and effort.pull_share:
-        seconds = 60 * effort.minutes * effort.pull_share / len(lm.fields)
-        proposal, pulled = pull(rng, field, lm.proposal, text.lengths_B, effort.pull, seconds)
-        problem = Problem(field, proposal)
-    estimator = how.build(problem)
-    if not bracket.is_exact:
-        estimator = estimator.prepare(rng, list(bracket.runs))
-    samples = burnt_in(problem, effort.burn_in, effort.pull.block, effort.pull.trials)
-    return Task(bracket, estimator, samples, rng, [], pulled)
-
-
-def summary(
-    tasks: list[Task],
-    known: list[float],
-    text: Batch,
-    own: float,
-    unseen: tuple[int, ...],
-    effort: Effort,
-    minutes: float,
-    interrupted: bool,
-) -> Perplexity:
-    symbols, n = text.n_words + len(text), len(tasks)
-    brackets = [task.bracket for task in tasks]
-
-    def mean_perplexity(totals: list[float]) -> float:
-        return sum(as_perplexity(part - total, symbols) for part, total in zip(known, totals, strict=True)) / n
-
-    both = [bracket.bounds() for bracket in brackets]
-    middle = [sum(b.counts[length] * value for length, value in b.estimate().items()) for b in brackets]
-    return Perplexity(
-        mean_perplexity([low for low, _ in both]),
-        mean_perplexity([high for _, high in both]),
-        "exact" if all(b.is_exact for b in brackets) else tasks[-1].estimator.describe(),
-        own, len(text), text.n_words, mean_perplexity(middle), unseen, minutes,
-        min(len(b.rounds) for b in brackets), effort.burn_in,
-        max(task.pulled.steps if task.pulled else 0 for task in tasks), closing(brackets), interrupted,
-    )  # fmt: skip
+    return result(narrow(tasks, done, effort.seconds_left(started), effort.goal(symbols), show))
 
 
 def known_part(trf: TRF, text: Batch) -> float:

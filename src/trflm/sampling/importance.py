@@ -70,7 +70,7 @@ def trusted(estimates: Estimates, enough: float = 50.0) -> bool:
 @dataclass(frozen=True)
 class ImportanceConfig:
     kind: Literal["is"] = "is"
-    size: int = 1000  # draws an estimate
+    size: int = 256  # draws an estimate
 
     def __post_init__(self) -> None:
         if self.size < 1:

@@ -35,12 +35,12 @@ GRID = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
 @dataclass(frozen=True)
 class SMCConfig:
     kind: Literal["smc"] = "smc"
-    size: int = 1000  # particles of a run
+    size: int = 128  # particles of a run
     resample: float = 0.5  # when the effective sample size is below this share of them
     temper: float = -1.0  # b; negative: the pilot chooses
-    pilot_particles: int = 200
+    pilot_particles: int = 128
     pilots: int = 3  # lengths on which b is chosen
-    pilot_runs: int = 4
+    pilot_runs: int = 2
 
     def __post_init__(self) -> None:
         if min(self.size, self.pilots, self.pilot_runs, self.pilot_particles) < 1:
