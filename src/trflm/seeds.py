@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-STREAMS = {"order": 1, "step": 2, "init": 3, "dev": 4, "sample": 5, "noise": 6}
+STREAMS = {"order": 1, "step": 2, "init": 3, "dev": 4, "sample": 5, "noise": 6, "perplexity": 7}
 
 
 def generator(seed: int, stream: str, number: int = 0) -> torch.Generator:

@@ -5,12 +5,15 @@ import math
 import shutil
 
 import pytest
-from commands import TINY_LSTM, TINY_NGRAM, tiny_recipe, trf
+import torch
+from commands import AUGSA, TINY_LSTM, TINY_NGRAM, TINY_TEXT, tiny_recipe, trf
 
 import trflm
 from trflm.errors import InputError
+from trflm.field.snapshots import FieldModel
 from trflm.lms.lstm import LSTM, Preserve
 from trflm.lms.ngram import NGram, write_arpa
+from trflm.sampling.exact import all_sentences
 
 TEXT = "the cat ran\na zebra sat\n"
 
@@ -63,12 +66,53 @@ def test_the_perplexity_of_a_text_read_in_order(models, tmp_path):
     assert (refused.returncode, "--preserve is for LSTM models" in refused.stderr) == (2, True)
 
 
-def test_a_random_field_has_no_perplexity_yet(tmp_path):
+def test_a_random_field_has_an_interval(tmp_path):
+    """Lengths that training had are short enough to be summed over; of six words there are too many sentences."""
     assert trf("train", tiny_recipe(tmp_path), "--out", tmp_path / "run", "--quiet", "--set", "run.epochs=1").returncode == 0
     done = trf("perplexity", tmp_path / "run", tmp_path / "text.txt")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "an interval for its perplexity is not available yet" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert done.returncode == 0, done.stderr
+    name, low, high = done.stdout.splitlines()[-1].split()
+    assert (name, low) == ("perplexity", high)
+    lm = trflm.load(tmp_path / "run")
+    assert trflm.perplexity(lm, TINY_TEXT.splitlines()).low == pytest.approx(float(low), abs=1e-3)
+
+    (tmp_path / "long.txt").write_text(TINY_TEXT + "the cat sat the dog ran\n" * 2)
+    short_work = ("--minutes", "0.001", "--gap", "50%", "--burn-in", 2)
+    done = trf("perplexity", tmp_path / "run", tmp_path / "long.txt", *short_work)
+    assert done.returncode == 0, done.stderr
+    low, high = map(float, done.stdout.splitlines()[-1].split()[1:])
+    assert 1 < low < high < math.inf
+    assert "at least: proven, but for a chance of 5 %" in done.stdout
+    assert "lengths never seen in training, with pi floored: 6" in done.stdout
+    assert "round 1  perplexity" in done.stderr
+    row = json.loads(trf("perplexity", tmp_path / "run", tmp_path / "long.txt", "--json", "--method", "is", *short_work).stdout)
+    assert row["at least"] == row["low"] < row["high"] == row["at most"]
+    assert row["counted"] == row["words"] + row["sentences"]
+    assert row["by its own zeta"] > 1
+    refused = trf("perplexity", tmp_path / "run", tmp_path / "long.txt", "--gap", "narrow")
+    assert (refused.returncode, "--gap narrow: give a share" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("changes", [[], ["reference.order=2"], AUGSA], ids=["nce", "reference", "snapshots"])
+@pytest.mark.filterwarnings("ignore:the .-grams of this text")
+def test_a_calibrated_field_sums_to_pi(tmp_path, changes):
+    options = [option for change in ["run.epochs=2", *changes] for option in ("--set", change)]
+    assert trf("train", tiny_recipe(tmp_path), "--out", tmp_path / "run", "--quiet", *options).returncode == 0
+    done = trf("calibrate", tmp_path / "run", "--out", tmp_path / "calibrated", "--minutes", 1)
+    assert done.returncode == 0, done.stderr
+    lm, before = trflm.load(tmp_path / "calibrated"), trflm.load(tmp_path / "run")
+    assert isinstance(lm, FieldModel)
+    assert isinstance(before, FieldModel)
+    assert len(lm.fields) == len(before.fields) == (2 if changes is AUGSA else 1)
+    everything = all_sentences(len(lm.vocab), 3)
+    for one, old in zip(lm.fields, before.fields, strict=True):
+        log_p = one.log_prob(everything)
+        sums = torch.zeros(4, dtype=torch.float64).index_add(0, everything.lengths_B, log_p.exp())
+        torch.testing.assert_close(sums, one.pi, rtol=1e-4, atol=1.1e-5)  # no sentence has two words: pi is floored there
+        assert torch.equal(one.phi(everything), old.phi(everything))
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["1", "3"]
+    again = trf("calibrate", tmp_path / "run", "--out", tmp_path / "calibrated")
+    assert (again.returncode, "is there already" in again.stderr) == (2, True)
 
 
 def test_models_that_do_not_fit_or_are_not_there(models, tmp_path):

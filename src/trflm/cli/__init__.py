@@ -13,6 +13,7 @@ from typing import NoReturn
 import tyro
 
 from trflm.cli.bench import bench
+from trflm.cli.calibrate import calibrate
 from trflm.cli.demo import demo
 from trflm.cli.explain import explain
 from trflm.cli.nbest import nbest
@@ -38,6 +39,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "nbest": nbest,
     "report": report,
     "perplexity": perplexity,
+    "calibrate": calibrate,
     "reproduce": reproduce,
     "demo": demo,
     "bench": bench,

@@ -1,7 +1,9 @@
 """`trf perplexity`."""
 
 import json
-from typing import Annotated
+import math
+import sys
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -9,34 +11,53 @@ from trflm.cli.options import Model, Quiet, Threads, set_up
 from trflm.cli.score import warn_about
 from trflm.errors import InputError
 
+if TYPE_CHECKING:
+    from trflm.evaluation.perplexity import Perplexity
+
 
 def perplexity(
     model: Model,
     text: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TEXT", help="One sentence a line; - is stdin.")],
     *,
+    minutes: Annotated[float, tyro.conf.arg(metavar="X", help="Random fields: work at most so long.")] = 20.0,
+    gap: Annotated[str, tyro.conf.arg(metavar="SHARE", help="Random fields: stop when the interval is as narrow.")] = "2%",
+    method: Annotated[
+        Literal["smc", "ais", "is"],
+        tyro.conf.arg(help="Random fields: sequential Monte Carlo, annealed or plain importance sampling."),
+    ] = "smc",
+    burn_in: Annotated[
+        int, tyro.conf.arg(metavar="B", help="Random fields: sweeps before a sentence is taken as a sample.")
+    ] = 10,
     preserve: Annotated[
         bool, tyro.conf.arg(help="LSTM: read the text in order, the state carried on from sentence to sentence.")
     ] = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json", help="One JSON object.")] = False,
+    seed: Annotated[int, tyro.conf.arg(metavar="S", help="Of the random numbers.")] = 1,
     threads: Threads = 0,
     quiet: Quiet = False,
 ) -> None:
     """Print the perplexity of a text: exp(-log p / (words + sentences)), the ends of sentences counted.
 
-    Exact for n-gram and LSTM models. An LSTM starts every sentence from the zero state, unless --preserve: then it reads
+    A number for n-gram and LSTM models. An LSTM starts every sentence from the zero state, unless --preserve: then it reads
     the text as in training (by 20 streams), which is how the literature reports it.
+
+    An interval for a random field, whose normalising constants are estimated. That the perplexity is at least the lower end is
+    proven, but for a chance of 5 %, however short the work was. The upper end is proven for exact samples of the field only;
+    the samples are those of Markov chains, so it is a diagnostic. With snapshots it is the mean of their perplexities. Ctrl-C
+    prints what is known so far. The last line is `perplexity LOW HIGH`.
     """
     set_up(threads)
+    from trflm.evaluation.effort import Effort
     from trflm.evaluation.perplexity import perplexity as measure
     from trflm.experiment.store import load_model
+    from trflm.sampling.estimators import by_kind
     from trflm.text import read_corpus
 
+    try:
+        effort = Effort(minutes, share(gap), burn_in, seed=seed)
+    except ValueError as error:
+        raise InputError(f"--minutes, --gap, --burn-in, --seed: {error}") from error
     lm = load_model(model)
-    if not lm.normalised:
-        raise InputError(
-            f"{model}: a random field is normalised by an estimate only, and an interval for its perplexity is not available "
-            "yet; give an n-gram or LSTM model, or compare by word error rates"
-        )
     if preserve:
         if "preserve" not in lm.in_order():
             raise InputError(f"{model}: --preserve is for LSTM models; leave it out")
@@ -44,16 +65,83 @@ def perplexity(
     corpus = read_corpus(text, lm.vocab)
     if not quiet:
         warn_about(corpus, lm)
-    measured = measure(lm, corpus.sentences.long())
-    row = {
-        "perplexity": measured.perplexity,
-        "log_prob": measured.log_prob,
-        "sentences": measured.sentences,
-        "words": measured.words,
-        "unk": corpus.unknown_words,
-    }
+    watch, say = (show, tell) if not quiet else (lambda so_far: None, lambda line: None)
+    found = measure(lm, corpus.sentences.long(), by_kind(method), effort, watch, say)
+    row = {**(exact_rows(found) if lm.normalised else field_rows(found)), "unk": corpus.unknown_words}
     if as_json:
-        print(json.dumps(row))
+        print(json.dumps({**row, "low": found.low, "high": found.high, "how": found.how}))
     else:
+        width = max(10, *map(len, row))
         for name, value in row.items():
-            print(f"{name:<10}  {value:.3f}" if isinstance(value, float) else f"{name:<10}  {value}")
+            print(f"{name:<{width}}  {value:.3f}" if isinstance(value, float) else f"{name:<{width}}  {value}")
+        if not lm.normalised:
+            print(explanation(found))
+        print(f"perplexity {found.low:.3f} {found.high:.3f}")
+    if found.interrupted:
+        sys.exit(130)
+
+
+def share(text: str) -> float:
+    """2% or 0.02."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise InputError(f"--gap {text}: give a share such as 2% or 0.02; 0 works on as long as --minutes allows")
+    return value
+
+
+def exact_rows(found: "Perplexity") -> dict[str, object]:
+    rows = {"perplexity": found.perplexity, "log_prob": found.log_prob}
+    return {**rows, "sentences": found.sentences, "words": found.words}
+
+
+def field_rows(found: "Perplexity") -> dict[str, object]:
+    return {
+        "at least": found.low,
+        "at most": found.high,
+        "estimate": found.estimate,
+        "by its own zeta": found.perplexity,
+        "sentences": found.sentences,
+        "words": found.words,
+        "counted": found.words + found.sentences,
+        "lengths never seen": list(found.unseen),
+        "rounds": found.rounds,
+        "minutes": found.minutes,
+        "burn-in": found.burn_in,
+        "closing": found.closing,
+    }
+
+
+def explanation(found: "Perplexity") -> str:
+    """What is proven, and what is not."""
+    if found.is_exact:
+        return "exact: all sentences of these lengths were summed over"
+    parts = [
+        f"method: {found.how}",
+        f"proposal: {found.pulled} sweeps of learning to follow the field" if found.pulled else "proposal: as it was trained",
+        "at least: proven, but for a chance of 5 %",
+        f"at most: a diagnostic; proven if the samples after {found.burn_in} sweeps were exact",
+    ]
+    if found.closing is not None:
+        parts.append(f"the ends come together as work^{found.closing:.2f}")
+    if found.unseen:
+        parts.append(f"lengths never seen in training, with pi floored: {', '.join(map(str, found.unseen))}")
+    if found.interrupted:
+        parts.append("interrupted: what was known by then")
+    return "\n".join(parts)
+
+
+def show(found: "Perplexity") -> None:
+    """Progress: the interval as it narrows."""
+    print(
+        f"{found.minutes:6.2f} min  round {found.rounds}  perplexity {found.low:.2f} to {found.high:.2f} "
+        f"({100 * found.gap:.1f} %)  estimate {found.estimate:.2f}  by its own zeta {found.perplexity:.2f}",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trflm.potentials.protocol import Potential
-from trflm.text import Batch
+from trflm.text import Batch, pack
 
 MOST_SENTENCES = 2_000_000
 
@@ -22,9 +22,13 @@ def all_sentences(n_words: int, max_length: int) -> Batch:
     total = sum(n_words**length for length in range(1, max_length + 1))
     if total > MOST_SENTENCES:
         raise ValueError(f"{n_words} words up to length {max_length} make {total:,} sentences; too many to enumerate")
-    ids = [x for length in range(1, max_length + 1) for x in itertools.product(range(n_words), repeat=length)]
-    lengths_S = torch.tensor([len(x) for x in ids])
-    return Batch(torch.tensor(list(itertools.chain.from_iterable(ids))), lengths_S)
+    return pack([all_of_length(n_words, length) for length in range(1, max_length + 1)])
+
+
+def all_of_length(n_words: int, length: int) -> Batch:
+    """Every sentence of so many words, in the order of counting."""
+    ids = list(itertools.product(range(n_words), repeat=length))
+    return Batch(torch.tensor(ids).flatten(), torch.full((len(ids),), length))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,73 @@
+"""How long to work at the normalising constants of a model's fields, and what is done before the first estimate: the proposal
+is pulled towards the field, and a pilot run settles what the estimator adapts.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+from trflm.evaluation.bracket import Bracket, burnt_in
+from trflm.evaluation.narrow import Task
+from trflm.field.snapshots import FieldModel
+from trflm.learning.pull import PullConfig, pull
+from trflm.sampling.estimator import Problem
+from trflm.sampling.estimators import EstimatorConfig
+from trflm.seeds import generator
+
+ALPHA = 0.05  # the probability that an end is wrong
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to work at an interval."""
+
+    minutes: float = 20.0
+    gap: float = 0.02  # stop when the upper end is by this share greater than the lower one; 0: never
+    burn_in: int = 10
+    pull: PullConfig = field(default_factory=PullConfig)  # of the proposal; also the moves of the burn-in
+    pull_share: float = 0.25  # of the time at most
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if not (self.minutes > 0 and self.gap >= 0 and self.burn_in >= 0 and self.seed >= 0):
+            raise ValueError("minutes must be positive, gap, burn_in and seed must not be negative")
+        if not 0 <= self.pull_share < 1:
+            raise ValueError(f"pull_share = {self.pull_share}: must be at least 0 and below 1")
+
+    def seconds_left(self, started: float) -> float:
+        return 60 * self.minutes - (time.monotonic() - started)
+
+    def goal(self, symbols: int) -> float:
+        """The gap in nats of a text of so many symbols."""
+        return math.log1p(self.gap) * symbols
+
+
+def prepared(lm: FieldModel, counts: list[dict[int, int]], how: EstimatorConfig, effort: Effort, say: Say) -> list[Task]:
+    """A task for each field, with these numbers of sentences of each length. The end of each may be wrong with its share of
+    the probability, so that all are right together."""
+    tasks = []
+    for number, (trf, of_length) in enumerate(zip(lm.fields, counts, strict=True)):
+        rng, problem, pulled = generator(effort.seed, "perplexity", number), Problem(trf, lm.proposal), None
+        bracket = Bracket(problem, of_length, ALPHA / len(lm.fields))
+        if not bracket.is_exact and effort.pull_share:
+            lengths = torch.tensor(list(of_length)).repeat_interleave(torch.tensor(list(of_length.values())))
+            seconds = 60 * effort.minutes * effort.pull_share / len(lm.fields)
+            proposal, pulled = pull(rng, trf, lm.proposal, lengths, effort.pull, seconds)
+            problem = Problem(trf, proposal)
+            if pulled:
+                say(
+                    f"proposal: {pulled.steps} sweeps of learning to follow the field, phi - log q a sentence "
+                    f"{pulled.score[0]:.1f} to {pulled.score[1]:.1f}, {100 * pulled.accepted:.0f} % of the moves accepted"
+                )
+        estimator = how.build(problem)
+        if not bracket.is_exact:
+            estimator = estimator.prepare(rng, list(bracket.runs))
+            say(estimator.describe())
+        samples = burnt_in(problem, effort.burn_in, effort.pull.block, effort.pull.trials)
+        tasks.append(Task(bracket, estimator, samples, rng, [], pulled))
+    return tasks
