@@ -59,8 +59,10 @@ def test_the_potential_is_one(example, tmp_path, monkeypatch):
     recipe = recipe_of(tmp_path, model={"kind": "bag", "init": 0.3})
     vocab = recipe.data.read().vocab
     potential = recipe.model.build(Start(vocab, rng=rng(1)))
-    assert isinstance(potential, bag.Bag)
-    check_potential(potential.double(), len(vocab), 6)
+    assert type(potential) is bag.Bag
+    (weight_V,) = potential.parameters()
+    assert 0.1 < float(weight_V.detach().abs().max()) <= 0.3
+    check_potential(bag.Bag(bag.BagConfig(), 5, rng(1)).double(), 5, 6)
     check_expected_gradient(bag.Bag(bag.BagConfig(), 4, rng(1)).double(), 4, random_pi(3))
 
 
