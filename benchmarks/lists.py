@@ -1,7 +1,7 @@
 """N-best lists for benchmarks: real ones, or the exact best paths of made-up confusion networks.
 
 A network has a slot for each word said: the word itself at cost 0, and others at random costs, among them none at all and two
-words. Its n best paths share words, prefixes and windows much as a recogniser's do (see docs/performance.md for the counts).
+words. Its n best paths share words, prefixes and windows much as a recogniser's do (see docs/measurements.md for the counts).
 """
 
 from dataclasses import dataclass

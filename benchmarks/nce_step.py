@@ -1,4 +1,4 @@
-"""Where a step of the fast road goes: drawing the noise, and everything else, for the recipes in recipes/ptb.
+"""Where the time of a step of NCE goes: drawing the noise, and everything else, for the recipes in recipes/ptb.
 
     ratio noise-share-RECIPE VALUE     seconds of drawing over seconds of the whole step (smaller is better)
 

@@ -76,7 +76,7 @@ def convert(
 
 
 def oracle(lists: Annotated[Lists, tyro.conf.arg(name="")], ref: Path, *, depth: tuple[int, ...] = ()) -> None:
-    """The lowest word error rate that any choice from the first so many hypotheses could reach.
+    """The lowest word error rate that any choice from the first hypotheses could reach, for several depths.
 
     Args:
         ref: What was said, lines `UTT word word ...`.

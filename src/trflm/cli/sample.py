@@ -12,7 +12,7 @@ def sample(
     model: Model,
     *,
     n: Annotated[int, tyro.conf.arg(name="n", aliases=["-n"], metavar="N", help="How many sentences.")] = 10,
-    length: Annotated[int | None, tyro.conf.arg(metavar="L", help="All of so many words; else as the model has it.")] = None,
+    length: Annotated[int | None, tyro.conf.arg(metavar="L", help="Sentences of L words only; else of any length.")] = None,
     seed: Annotated[int, tyro.conf.arg(metavar="S", help="The same seed gives the same sentences.")] = 1,
     burn_in: Annotated[int, tyro.conf.arg(metavar="B", help="Random fields: sweeps before a sentence is taken.")] = 50,
     threads: Threads = 0,

@@ -40,7 +40,7 @@ def simulate(
         words: A text whose words the recogniser knows, and whose bigrams steer the search.
         out: A new directory: nbest.txt, acoustic.txt, lm.txt, ref.txt, simulation.json.
         dictionary: Lines `word PHONE PHONE ...`; that of the pocketsphinx package if not given.
-        utterances: Only the first so many sentences; 0: all.
+        utterances: How many sentences to say, from the first on; 0: all.
         n: Hypotheses of an utterance.
         substitution: The probability that a phone is heard as another one, the likelier the nearer by articulation.
         insertion: The probability of a phone that nobody said, before each phone and at the end.

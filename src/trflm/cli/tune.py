@@ -35,7 +35,7 @@ def tune(
         out: Where the weights go (JSON), for `trf rescore --weights`.
         mapping: How recognised words become the models' words: none, ptb, or steps such as lower,clitics,table=FILE.
         oov_penalty: Fix the penalty of a word unknown to a model (natural log) instead of tuning it.
-        folds: Also cross-validate over so many folds: the honest figure where there is no second set.
+        folds: Also cross-validate over this number of folds: the honest figure where there is no second set.
         seed: Of the bootstrap interval.
     """
     set_up(threads)

@@ -10,7 +10,7 @@ from trflm.errors import InputError
 from trflm.experiment.store import read_config
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 420, 190, 58, 10, 8, 24
-POINTS = 400  # a curve is drawn by at most so many points
+POINTS = 400  # the most points of a curve
 NOT_CURVES = {"step", "epoch", "seconds", "criterion"}
 
 STYLE = """

@@ -13,7 +13,7 @@ class DataConfig:
     valid: str = ""  # dev text; none if empty
     vocab: str = ""  # a word list; if empty the vocabulary is made from train
     vocab_size: int = 0  # keep the most frequent words, <unk> included; 0: all
-    min_count: int = 1  # keep words seen at least so often
+    min_count: int = 1  # keep words seen at least this often
     max_length: int = 0  # longer sentences are left out of training; 0: the longest there is
 
     def __post_init__(self) -> None:

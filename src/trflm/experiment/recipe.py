@@ -30,10 +30,10 @@ class RunConfig:
 
     seed: int = 1
     epochs: int = 10
-    minutes: float = 0.0  # stop after so much training time; 0: no limit
-    checkpoint_seconds: float = 60.0  # write a checkpoint so often, and at the end of every epoch
-    snapshots: int = 0  # keep the models of so many last epochs; their scores are averaged
-    stop_window: int = 0  # stop when the mean dev criterion of so many epochs is not above that of as many before; 0: never
+    minutes: float = 0.0  # most training time; 0: no limit
+    checkpoint_seconds: float = 60.0  # between two checkpoints; there is one more at the end of every epoch
+    snapshots: int = 0  # how many of the last epochs' models to keep; their scores are averaged
+    stop_window: int = 0  # epochs: stop when their mean dev criterion is not above that of the same number before; 0: never
     stop_gain: float = 0.0  # by how much it has to be above
     keep_best: bool = False  # save the model of the epoch with the best dev criterion instead of the last one
     init: str = ""  # start from the model of this run instead of random parameters

@@ -31,7 +31,7 @@ from trflm.text import Batch, pack, training_pi0
 from trflm.text.lengths import draw_from_cdf
 
 MEMORY = 0.99  # of the running averages
-STUCK, STUCK_STEPS = 1e-3, 100  # an acceptance below this, for so many steps in a row, is a stuck sampler
+STUCK, STUCK_STEPS = 1e-3, 100  # an acceptance below 1e-3 for 100 steps in a row is a stuck sampler
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from torch import Tensor
 from trflm.seeds import generator
 from trflm.text import Batch
 
-SPREAD = 3  # words: sentences of a batch that are alike differ in length by about so many
+SPREAD = 3  # words by which the lengths of sentences in a batch of `alike` ones differ, about
 
 
 class ShuffledBatches:

@@ -1,4 +1,4 @@
-"""Noise-contrastive estimation: learn phi and log Z_l by telling data from noise (DESIGN: the fast road).
+"""Noise-contrastive estimation: learn phi and log Z_l by telling data from noise (docs/math.md).
 
     ratio(x) = log p(x) - log q(x) - log nu,        log p(x) = log pi_l + phi(x) - log Z_l
     maximise  mean_data log sigmoid(ratio) + nu * mean_noise log sigmoid(-ratio)

@@ -95,7 +95,7 @@ def sigmoid(x: np.float32) -> np.float32:
 
 @compiled
 def tanh(x: np.float32) -> np.float32:
-    """NaN stays: a run that has gone wrong is to be seen."""
+    """NaN stays NaN, so that a run that has gone wrong is seen."""
     x = BOUND if x > BOUND else x
     x = -BOUND if x < -BOUND else x
     u = x * x

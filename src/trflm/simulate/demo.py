@@ -38,7 +38,7 @@ class DemoConfig:
     test: int = 200
     shortest: int = 5  # words of an utterance
     longest: int = 18
-    steering: int = 1  # one in so many training sentences teaches the recogniser's own bigram
+    steering: int = 1  # every n-th training sentence teaches the recogniser's own bigram
     hypotheses: int = 100
     channel: ChannelConfig = field(default_factory=lambda: ChannelConfig(substitution=0.18))
 
@@ -128,7 +128,7 @@ def prepare(data: Path, config: DemoConfig, jobs: int, say: Callable[[str], None
 
 
 def _write_texts(files: Mapping[str, Path], config: DemoConfig, say: Callable[[str], None]) -> None:
-    """Every sentence of the sample once, in an order of chance."""
+    """Every sentence of the sample once, shuffled."""
     say("reading the Wikipedia sample of the gensim package")
     sentences = list(wikipedia_sentences(wikipedia_file()))
     order = np.random.default_rng(config.seed).permutation(len(sentences))

@@ -1,5 +1,5 @@
 """Numbering equal tuples with a hash table, 5 ns each (`distinct`); the windows of a batch, and what each reads
-(`potentials.windows`). All numbers are int32.
+(`potentials.cnn.windows`). All numbers are int32.
 
 Places are in sentences that stand one after the other; the words of the sentence around place m are first_M[m]..end_M[m].
 

@@ -21,7 +21,7 @@ class WordRows:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.most_bytes = 1 << 29  # beyond this the rows start anew with the words at hand
-        self.room = 0  # rows that were needed before the last start: so many are made at once, if they are allowed
+        self.room = 0  # rows that were needed before the last start: room for all is made at once, if it is allowed
         self.forget()
 
     def __deepcopy__(self, memo: dict) -> Self:

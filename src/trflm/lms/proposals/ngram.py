@@ -26,7 +26,7 @@ class NGramState:
 
 
 class NGramProposal:
-    """See `lms.proposal.Proposal`. How many words remain plays no part."""
+    """See `lms.proposals.protocol.Proposal`. How many words remain plays no part."""
 
     def __init__(self, ngram: NGram) -> None:
         self.ngram = ngram

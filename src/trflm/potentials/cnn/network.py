@@ -1,9 +1,9 @@
 """The layers of the CNN potential (the equations are in `model`), on packed batches without padding.
 
 y_i depends on word x_i alone and the bank is linear in y before its ReLU. So the bank's output is a sum of rows of a
-table, table[word, (width, offset)] = F_k[o] y(word), built once for the distinct words (`cnn_bank`); the zeros around a
+table, table[word, (width, offset)] = F_k[o] y(word), built once for the distinct words (`bank`); the zeros around a
 sentence are one more word, whose y is 0. A stack layer of width 3 needs 4/9 of its multiply-adds by minimal filtering
-(`cnn_layers`, `winograd`). Both are exact, forward and backward.
+(`layers`, `winograd`). Both are exact, forward and backward.
 
 Shapes: B sentences, N words in all, U distinct words, P (width, offset) pairs of the bank, K widths, w filters a width.
 """

@@ -116,7 +116,7 @@ def add_rows(sums: Tensor, count: int, widened_X: Tensor) -> Tensor:
 
 
 def with_zero_row(like: Tensor, n_rows: int, n_columns: int) -> Tensor:
-    """Room for so many rows, and a last row of zeros."""
+    """Room for `n_rows` rows, and a last row of zeros."""
     rows = like.new_empty(n_rows + 1, n_columns)
     rows[-1] = 0
     return rows

@@ -1,8 +1,20 @@
 """The distinct windows of words in a batch: which there are, layer by layer, and which rows of the layer below each one reads.
 
 A position of the bank's width k sees k words, its pooled value k + p - 1 (p the pooling width), a stack layer s - 1 more
-(s the stack's width). Hypotheses of one utterance, or trials of one Markov move, share most of their windows. The index is
-built once for a batch and serves every CNN of that shape: all snapshots of a field.
+(s the stack's width). With the paper's sizes (docs/windows.svg; # the filter, or what the layer before has seen; + added):
+
+    offset      -7 -6 -5 -4 -3 -2 -1  0  1  2  3  4  5  6  7  8  9
+    bank 1                            #  +                              1 word, pooled 2
+    bank 2                            #  #  +                           2 words, pooled 3
+    bank 3                         #  #  #  +                           3 words, pooled 4
+     ...
+    bank 10               #  #  #  #  #  #  #  #  #  #  +               10 words, pooled 11
+    stack 1            +  #  #  #  #  #  #  #  #  #  #  #  +            13 words
+    stack 2         +  #  #  #  #  #  #  #  #  #  #  #  #  #  +         15 words
+    stack 3      +  #  #  #  #  #  #  #  #  #  #  #  #  #  #  #  +      17 words
+
+Hypotheses of one utterance, or trials of one Markov move, share most of their windows. The index is built once for a batch
+and serves every CNN of that shape: all snapshots of a field.
 
 Windows of n words, all of them n-grams of the text with zeros around its sentences, are numbered by pairs: the number of the
 window of n - 1 words within, and the word that is added. So two windows are equal exactly if their numbers are, without
@@ -176,7 +188,7 @@ class _Builder:
         return WindowIndex(self.words_U, bank, pool, stack, row_N.long())
 
     def _word_at(self, offset: int) -> Tensor:
-        """[M] the word so many places to the right."""
+        """[M] the word `offset` places to the right."""
         if offset == 0:
             return self.word_M
         place_M = self.place_M + offset
@@ -184,7 +196,7 @@ class _Builder:
         return torch.where(inside_M, self.word_M.roll(-offset), self.beyond)
 
     def _nearest(self, offset: int) -> Tensor:
-        """[M] the place so many to the right, or the nearest one to it that has a word of the same sentence. A maximum may
+        """[M] the place `offset` to the right, or the nearest one to it that has a word of the same sentence. A maximum may
         read that instead of what is beyond: it reads it anyway."""
         if offset not in self.nearest:
             self.nearest[offset] = torch.minimum(torch.maximum(self.place_M + offset, self.first_M), self.end_M - 1)

@@ -1,9 +1,16 @@
 """Convolutions of width 3 by Winograd's minimal filtering F(6, 3): 4/9 of the multiply-adds of the direct sum.
 
 6 outputs at a time are taken from 8 inputs. With d [8, C] the inputs, g [3, C, S] the filter and the matrices below, the
-outputs are A^T ((G g) . (B^T d)), where . is one product of a row and a [C, S] matrix at each of 8 points, which are 0, +-1,
-+-2, +-1/2 and infinity: 8 products for 6 outputs, where the direct sum needs 18. It is exact algebra; in float32 the outputs
-are off by 2e-6 of their size (root mean square), where those of the direct sum are by 3e-7.
+outputs are A^T ((G g) . (B^T d)), where . is one product of a row and a [C, S] matrix at each of 8 points: 8 products for 6
+outputs, where the direct sum needs 18. It is exact algebra; in float32 the outputs are off by 2e-6 of their size (root mean
+square), those of the direct sum by 3e-7.
+
+Why points: 3 filter numbers are a polynomial of degree 2, 6 numbers one of degree 5. Their product takes 18 multiplications,
+but has degree 7, so that 8 of its values determine it, and each value is one product of two values. The points are 0, +-1,
++-2, +-1/2 and infinity, where the value of a polynomial is its leading coefficient. A convolution is this product transposed:
+G evaluates the filter at the points (its row for a is 1, a, a^2 times a constant), A evaluates the six (its row is 1, a, ..,
+a^5), and B goes back from values to coefficients. Small points have small powers, and so less rounding; pairs +-a share the
+sums over even and over odd powers (`winograd_loops`).
 
 One trace of that rounding can matter to Adam. Where the gradient of a filter is exactly zero at one offset only (what it would
 see there is always zero), the sum over points leaves 1e-9 instead, and Adam may turn that into a step. This was seen in nets
@@ -119,7 +126,7 @@ def filter_gradient(points: Points, grad_RS: Tensor) -> Tensor:
 
 
 def chunks(n_rows: int) -> Iterator[tuple[int, int]]:
-    """The groups of so many rows, in parts that stay in the cache."""
+    """The groups that `n_rows` rows make, in parts that stay in the cache."""
     n_groups = n_rows // OUTPUTS
     for a in range(0, n_groups, CHUNK):
         yield a, min(a + CHUNK, n_groups)
