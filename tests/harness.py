@@ -4,15 +4,21 @@ Tiny problems: V words, lengths up to m, every sentence enumerated.
 """
 
 import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from trflm.field.trf import TRF
+from trflm.files.tensors import load_state, save_state
 from trflm.language_model import LanguageModel
+from trflm.learning.loop import Learner
 from trflm.lms.proposals.protocol import Proposal
 from trflm.potentials.protocol import Potential
 from trflm.sampling.exact import Exact, all_sentences, expected_gradient
+from trflm.seeds import generator
 from trflm.text import UNK, Batch, Vocab
 
 
@@ -107,6 +113,38 @@ def check_expected_gradient(potential: Potential, n_words: int, pi: Tensor) -> N
             total += p_S[s] * gradient
     for fast, expected in zip(expected_gradient(potential, n_words, pi), slow, strict=True):
         torch.testing.assert_close(fast.to_dense(), expected, rtol=1e-8, atol=1e-10)
+
+
+def check_learner(build: Callable[[], Learner], dev: Batch, directory: Path, steps: int = 4) -> None:
+    """A step is a function of seed and number, state is complete and survives a file, and what is stored is finite: a run that
+    is stopped after every step, saved, and gone on with by a new learner is the same run."""
+    straight, broken, metrics = build(), build(), []
+    for number in range(steps):
+        metrics.append(straight.step(number, generator(7, "step", number)))
+        assert broken.step(number, generator(7, "step", number)) == metrics[-1]
+        assert broken.evaluate(dev) == straight.evaluate(dev)
+        save_state(directory / "state.safetensors", broken.state_dict())
+        broken = build()
+        broken.load_state_dict(load_state(directory / "state.safetensors")[0])
+    save_state(directory / "broken.safetensors", broken.state_dict())
+    save_state(directory / "straight.safetensors", straight.state_dict())
+    assert same_state(load_state(directory / "broken.safetensors")[0], load_state(directory / "straight.safetensors")[0])
+    dev_metrics = straight.evaluate(dev)
+    assert all(math.isfinite(value) for row in (*metrics, dev_metrics) for value in row.values())
+    assert "criterion" in dev_metrics
+    assert straight.evaluate(dev) == dev_metrics
+    save_state(directory / "model.safetensors", straight.model.to_state())
+
+
+def same_state(one: Any, other: Any) -> bool:
+    """To the bit."""
+    if isinstance(one, Tensor):
+        return isinstance(other, Tensor) and one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same_state(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same_state, one, other))
+    return one == other
 
 
 def sentence_numbers(batch: Batch, n_words: int) -> Tensor:

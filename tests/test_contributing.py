@@ -13,6 +13,7 @@ from harness import check_expected_gradient, check_potential, random_pi, rng
 
 from trflm import learning, potentials
 from trflm.errors import InputError
+from trflm.evaluation import formats
 from trflm.experiment.recipe import FieldRecipe, parse_recipe
 from trflm.kinds import Start
 from trflm.learning.loop import training
@@ -103,14 +104,21 @@ def test_the_noise_sums_to_one_and_is_flatter_than_the_unigram(example, tmp_path
     assert q.draw(5, rng(1)).lengths_B.max() <= learner.trf.max_length
 
 
-def test_the_format_is_read_strictly(example, tmp_path):
-    read_tsv = example("read_tsv").read_tsv
+def test_the_format_is_read_strictly_and_written(example, tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "FORMATS", (example("read_tsv").TSV, *formats.FORMATS))
     file = tmp_path / "lists.tsv"
     file.write_text("a\t-1.5\tit rose\na\t-2\tit rows\nb\t-3\tso did we\n", encoding="utf-8")
-    first, second = read_tsv(file)
+    first, second = lists = list(formats.read_lists(file, {}))
     assert (first.utterance, list(first.texts)) == ("a", ["it rose", "it rows"])
     assert first.scores["acoustic"].tolist() == [-1.5, -2.0]
     assert (second.utterance, list(second.texts)) == ("b", ["so did we"])
+    formats.format_named("tsv").write(lists, tmp_path / "again.tsv")
+    assert [(nbest.utterance, list(nbest.texts)) for nbest in formats.read_lists(tmp_path / "again.tsv", {})] == [
+        ("a", ["it rose", "it rows"]),
+        ("b", ["so did we"]),
+    ]
     file.write_text("a\tnan\tit rose\n", encoding="utf-8")
     with pytest.raises(InputError, match="finite"):
-        list(read_tsv(file))
+        list(formats.read_lists(file, {}))
+    with pytest.raises(InputError, match="give one of espnet, jsonl, kaldi, mlm, srilm, tsv"):
+        formats.format_named("csv")

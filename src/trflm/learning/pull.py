@@ -73,8 +73,8 @@ def pull(
             clip_gradient(list(pulled.parameters()), config.clip)
             adam.step()
         with torch.no_grad():
-            scores.append(float((chains.log_p_C - pulled.log_q(chains.batch)).mean()))
-        accepted = info.accepted / info.tried
+            scores.append(float((chains.log_density(target) - pulled.log_q(chains.batch)).mean()))
+        accepted = info.acceptance
     return pulled, PullInfo(step, accepted, (scores[0], scores[-1]))
 
 
