@@ -13,7 +13,7 @@ import torch
 
 from trflm.evaluation.formats import read_lists
 from trflm.evaluation.nbest import NBest
-from trflm.evaluation.rescore import distinct_sentences
+from trflm.evaluation.second_pass.scores import distinct_sentences
 from trflm.text import UNK, Batch, Vocab, read_corpus
 from trflm.text.mapping import parse_mapping
 

@@ -86,7 +86,7 @@ AUGSA = ["learner.kind=augsa", "learner.chains=5", "learner.trials=2", "learner.
 NURSERY = """
 import json, os, signal, sys, traceback
 import torch
-import trflm.speed.distinct, trflm.evaluation.rescore, trflm.experiment.store, trflm.experiment.train
+import trflm.speed.distinct, trflm.evaluation.second_pass.results, trflm.experiment.store, trflm.experiment.train
 from trflm.cli import main
 trflm.speed.distinct.distinct([torch.zeros(1, dtype=torch.int32)], 1)
 for line in sys.stdin:

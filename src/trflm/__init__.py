@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trflm.evaluation.formats import read_nbest
     from trflm.evaluation.perplexity import perplexity
-    from trflm.evaluation.rescore import rescore
+    from trflm.evaluation.second_pass.combine import rescore
     from trflm.experiment.store import load_model as load
 
 __version__ = "0.1.0"
@@ -24,7 +24,7 @@ WHERE = {
     "load": ("trflm.experiment.store", "load_model"),
     "perplexity": ("trflm.evaluation.perplexity", "perplexity"),
     "read_nbest": ("trflm.evaluation.formats", "read_nbest"),
-    "rescore": ("trflm.evaluation.rescore", "rescore"),
+    "rescore": ("trflm.evaluation.second_pass.combine", "rescore"),
 }
 
 

@@ -14,6 +14,8 @@ from trflm.cli.rescore import rescore
 from trflm.cli.tune import tune
 from trflm.cli.wer import wer
 from trflm.errors import InputError
+from trflm.evaluation.second_pass import files
+from trflm.text.mapping import Table
 
 MODELS = {
     "good": UnigramLM({"it": -1.0, "rose": -1.0, "fell": -1.0, "rows": -6.0, "felt": -6.0}),
@@ -80,6 +82,22 @@ def test_tune_then_rescore(data: Path, capsys: pytest.CaptureFixture[str]) -> No
     first = json.loads(gzip.decompress((data / "out/scores.jsonl.gz").read_bytes()).splitlines()[0])
     scores = first["hypotheses"][1]["scores"]
     assert (scores["acoustic"], scores["lm1"], scores["lm2"]) == (-11.0, -2.0, -3.0)
+
+
+def test_every_file_is_hashed_once_and_the_mapping_read_once(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed, tables = [], []
+    content_hash, from_file = files.content_hash, Table.from_file
+    monkeypatch.setattr(files, "content_hash", lambda path: hashed.append(path) or content_hash(path))
+    monkeypatch.setattr(Table, "from_file", lambda path: tables.append(path) or from_file(path))
+    (data / "table").write_text("rose\trows\n")
+    models = ["--lm", "good", "--lm", "other"]
+    more = ["--mapping", f"lower,table={data}/table", "--out", data / "w.json"]
+    run(tune, *lists(data / "dev"), "--ref", data / "dev/ref", *models, *more)
+    assert (hashed, tables) == ([data / "dev" / name for name in ("nbest.txt.gz", "cost.txt", "ref")], [f"{data}/table"])
+    more = ["--weights", data / "w.json", "--out", data / "out"]
+    run(rescore, *lists(data / "test"), "--ref", data / "test/ref", *models, *more)
+    assert hashed[3:] == [data / "test" / name for name in ("nbest.txt.gz", "cost.txt", "ref")]
+    assert tables[1:] == [f"{data}/table"]
 
 
 def test_the_tuning_set_is_refused_unless_forced_and_then_marked(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,8 @@ import pytest
 
 from trflm.errors import InputError
 from trflm.evaluation.nbest import NBest, NBestList
-from trflm.evaluation.rescore import LMScores, ScoreTable
+from trflm.evaluation.second_pass.combine import ScoreTable
+from trflm.evaluation.second_pass.scores import LMScores
 from trflm.evaluation.tune import Search, Setting, cross_validate, tune
 from trflm.evaluation.weights import Weights
 

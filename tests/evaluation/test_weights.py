@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trflm.errors import InputError
+from trflm.evaluation.figures import Figures
+from trflm.evaluation.second_pass.files import ListFiles
+from trflm.evaluation.significance import Interval
 from trflm.evaluation.transcripts import read_transcripts
-from trflm.evaluation.weights import TunedWeights, Weights, content_hash, for_models, load_weights, same_files
+from trflm.evaluation.weights import (
+    CrossValidation,
+    FileContent,
+    TunedWeights,
+    Weights,
+    content_hash,
+    for_models,
+    load_weights,
+)
 from trflm.text.mapping import Table
 
 JSON = st.recursive(
@@ -24,15 +36,18 @@ JSON = st.recursive(
 
 def example(tmp_path: Path) -> TunedWeights:
     (tmp_path / "nbest.txt").write_text("a-1 x\n")
-    tuned_on = {"nbest": {"path": "nbest.txt", "sha256": content_hash(tmp_path / "nbest.txt")}}
+    tuned_on = {"nbest": FileContent("nbest.txt", content_hash(tmp_path / "nbest.txt"))}
     weights = Weights({"kn5": 0.25, "trf": 0.75}, 6.5, -1.25, 11.0)
-    return TunedWeights(weights, "ptb", {"wer": 0.2}, tuned_on, [(0.0, 0.3), (1.0, 0.2)], {})
+    dev = Figures(0.2, 2, 10, 1, 1, 0, 2, 0.5, Interval(0.1, 0.3))
+    return TunedWeights(weights, "ptb", dev, tuned_on, [(0.0, 0.3), (1.0, 0.2)], CrossValidation(3, dev))
 
 
 def test_round_trip(tmp_path: Path) -> None:
     tuned = example(tmp_path)
     tuned.save(tmp_path / "weights.json")
     assert load_weights(tmp_path / "weights.json") == tuned
+    replace(tuned, cross_validation=None).save(tmp_path / "weights.json")
+    assert load_weights(tmp_path / "weights.json").cross_validation is None
 
 
 def test_weights_follow_their_models(tmp_path: Path) -> None:
@@ -48,8 +63,10 @@ def test_the_tuning_set_is_known_by_content(tmp_path: Path) -> None:
     tuned = example(tmp_path)
     (tmp_path / "other.txt").write_text("a-1 y\n")
     (tmp_path / "copy.txt.gz").write_bytes(gzip.compress(b"a-1 x\n"))
-    assert same_files(tuned, {"nbest": tmp_path / "other.txt"}) == []
-    assert same_files(tuned, {"nbest": tmp_path / "copy.txt.gz"}) == [str(tmp_path / "copy.txt.gz")]
+    assert tuned.same_content(ListFiles(tmp_path / "other.txt").contents) == []
+    assert tuned.same_content(ListFiles(tmp_path / "copy.txt.gz").contents) == [str(tmp_path / "copy.txt.gz")]
+    scores = ListFiles(tmp_path / "other.txt", {"acoustic": tmp_path / "nbest.txt"}).contents  # only lists and references count
+    assert tuned.same_content(scores) == []
 
 
 @pytest.mark.parametrize(
@@ -73,7 +90,10 @@ def test_faults(tmp_path: Path, change: dict, message: str) -> None:
         load_weights(tmp_path / "weights.json")
 
 
-@given(field=st.sampled_from(["weights", "tuned_on", "scale_curve", "mapping", "dev", "lms", "scale"]), value=JSON)
+@given(
+    field=st.sampled_from(["weights", "tuned_on", "scale_curve", "mapping", "dev", "cross_validation", "lms", "scale"]),
+    value=JSON,
+)
 @settings(max_examples=200)
 def test_a_spoilt_field_gives_an_input_error_or_none(field: str, value: object) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from trflm.errors import InputError
 from trflm.evaluation.alignment import align, nbest_errors, word_errors
 from trflm.evaluation.changes import changes, decisive_words
+from trflm.evaluation.figures import Figures, figures
 from trflm.evaluation.nbest import NBest
 from trflm.evaluation.significance import bootstrap_interval, compare, matched_pairs
 from trflm.evaluation.transcripts import read_transcripts, write_transcripts
@@ -70,16 +71,17 @@ def test_errors_of_whole_lists() -> None:
 
 def test_rate_and_its_faults() -> None:
     result = word_error_rate({"u": "a x c", "v": "b"}, {"u": "a b c d", "v": "b"})
-    assert result.summary() == {
-        "wer": 2 / 5,
-        "errors": 2,
-        "words": 5,
-        "substitutions": 1,
-        "deletions": 1,
-        "insertions": 0,
-        "utterances": 2,
-        "sentence_error_rate": 0.5,
-    }
+    assert figures(result) == Figures(
+        wer=2 / 5,
+        errors=2,
+        words=5,
+        substitutions=1,
+        deletions=1,
+        insertions=0,
+        utterances=2,
+        sentence_error_rate=0.5,
+        interval=bootstrap_interval(result),
+    )
     with pytest.raises(InputError, match=r'ref: utterance "v" \(1 such\) is not in hyp; add'):
         word_error_rate({"u": "a"}, {"u": "a", "v": "b"}, "hyp", "ref")
     with pytest.raises(InputError, match=r'hyp: utterance "v" \(1 such\) is not in ref; add'):
@@ -187,6 +189,8 @@ def test_sclite_counts_the_same(tmp_path: Path) -> None:
     match = re.search(r"\| Sum .*", (tmp_path / "out.raw").read_text())
     assert match is not None
     counts = [int(field) for field in match[0].replace("|", " ").split()[1:]]
-    result = word_error_rate(hypotheses, references).summary()
+    result = figures(word_error_rate(hypotheses, references))
     names = ["utterances", "words", None, "substitutions", "deletions", "insertions", "errors"]
-    assert {name: counts[place] for place, name in enumerate(names) if name} == {name: result[name] for name in names if name}
+    assert {name: counts[place] for place, name in enumerate(names) if name} == {
+        name: getattr(result, name) for name in names if name
+    }

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trflm.errors import InputError, TrainingError
-from trflm.files.tensors import FORMAT, NOTE, fill, load_state, save_state, strip, write_atomically
+from trflm.files import tensors as tensors_module
+from trflm.files.tensors import FORMAT, NOTE, fill, load_note, load_state, save_state, strip, write_atomically
 
 leaves = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(max_size=5)
 nested = st.recursive(
@@ -35,6 +36,19 @@ def test_optimiser_state_comes_back_bit_for_bit(tmp_path):
     other = torch.optim.Adam([parameter], lr=0.5)
     other.load_state_dict(state["optimiser"])
     assert other.param_groups[0]["lr"] == 0.1
+
+
+def test_a_note_is_read_without_the_state(tmp_path, monkeypatch):
+    save_state(tmp_path / "s", {"x": torch.arange(3)}, step=3)
+
+    def never(*arguments):
+        raise AssertionError("the state was read")
+
+    monkeypatch.setattr(tensors_module, "fill", never)
+    assert load_note(tmp_path / "s") == {"format": FORMAT, "step": 3}
+    (tmp_path / "s").write_bytes(b"damaged")
+    with pytest.raises(InputError, match="not a model file, or a damaged one"):
+        load_note(tmp_path / "s")
 
 
 def test_what_cannot_be_saved_is_refused_and_nothing_is_written(tmp_path):

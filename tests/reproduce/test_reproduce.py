@@ -8,16 +8,20 @@ import pytest
 from commands import TINY_LSTM, TINY_NGRAM, TINY_RECIPE, TINY_TEXT
 
 from trflm.errors import InputError
-from trflm.evaluation import rescore
+from trflm.evaluation.changes import Difference
 from trflm.evaluation.formats import write_kaldi
 from trflm.evaluation.nbest import NBestList
+from trflm.evaluation.second_pass import scores as scores_module
 from trflm.experiment.progress import Quiet
 from trflm.experiment.store import load_model
+from trflm.files.records import from_record, to_record
 from trflm.lms.lstm import LSTM, Preserve, Shuffle
+from trflm.lms.lstm import model as lstm_model
 from trflm.reproduce import row as row_module
 from trflm.reproduce import scores
 from trflm.reproduce.models import Source, training_seconds, unfinished
 from trflm.reproduce.plan import choose_rows, only_strategies_of, read_plan
+from trflm.reproduce.record import CombinedRow, MissingRow, ModelRow, Results
 from trflm.reproduce.results import reproduce
 
 TABLES = """
@@ -82,7 +86,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def make(place: Path, rows: str = "", train: bool = True) -> dict:
+def make(place: Path, rows: str = "", train: bool = True) -> Results:
     plan = read_plan(place / "recipes")
     overrides = tuple(f"data.{part}={place / 'data/text.txt'}" for part in ("train", "valid"))
     source = Source(place / "recipes", place / "out", overrides, train)
@@ -91,8 +95,7 @@ def make(place: Path, rows: str = "", train: bool = True) -> dict:
 
 def test_a_table_from_nothing_and_again_from_what_is_there(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results = make(place)
-    by_name = {row["name"]: row for row in results["rows"]}
-    assert {name: row["status"] for name, row in by_name.items()} == {
+    assert {row.name: row.status for row in results.rows} == {
         "kn": "done",
         "lstm": "done",
         "discrete": "not available",
@@ -100,22 +103,37 @@ def test_a_table_from_nothing_and_again_from_what_is_there(place: Path, monkeypa
         "kn+lstm": "done",
         "discrete+lstm": "not available",
     }
-    assert "there is no recipe" in by_name["discrete"]["reason"]
+    kn, lstm, discrete, trf, both, _ = results.rows
+    assert isinstance(kn, ModelRow)
+    assert isinstance(lstm, ModelRow)
+    assert isinstance(trf, ModelRow)
+    assert isinstance(both, CombinedRow)
+    assert isinstance(discrete, MissingRow)
+    assert "there is no recipe" in discrete.reason
     # The grammar of the text repairs every utterance, which the acoustic score got wrong.
-    assert results["references"]["without LM"]["wer"] == pytest.approx(1 / 3)
-    assert results["references"]["oracle"]["wer"] == 0
-    assert by_name["kn"]["wer"]["wer"] == 0
-    assert by_name["kn"]["perplexity"]["reset"] > 1
-    assert by_name["trf"]["perplexity"] is None
-    assert by_name["lstm"]["strategies"].keys() == {"preserve", "reset", "shuffle"}
-    assert by_name["lstm"]["against_baseline"]["difference"] == pytest.approx(
-        by_name["lstm"]["wer"]["wer"] - by_name["kn"]["wer"]["wer"]
-    )
-    assert by_name["lstm"]["curves"]["dev_perplexity"][-1][0] == 3
-    assert by_name["kn"]["changed"][0]["differences"] == ({"reference": "bird", "a": "the", "b": "bird"},)
+    assert results.references["without LM"].wer == pytest.approx(1 / 3)
+    assert results.references["oracle"].wer == 0
+    assert kn.wer.wer == 0
+    assert kn.perplexity is not None
+    assert kn.perplexity.reset > 1
+    assert trf.perplexity is None
+    assert lstm.strategies is not None
+    assert lstm.strategies.keys() == {"preserve", "reset", "shuffle"}
+    assert lstm.against_baseline is not None
+    assert lstm.against_baseline.difference == pytest.approx(lstm.wer.wer - kn.wer.wer)
+    assert kn.against_baseline is None
+    assert lstm.curves["dev_perplexity"][-1][0] == 3
+    assert kn.changed[0].differences == (Difference("bird", "the", "bird"),)
+    assert both.changed[0].words is None
     # The files.
     out = place / "out"
-    assert json.loads((out / "results.json").read_text())["rows"][0]["name"] == "kn"
+    stored = json.loads((out / "results.json").read_text())
+    assert stored["rows"][0]["name"] == "kn"
+    assert [list(row)[:4] for row in stored["rows"]] == [["name", "label", "paper", "status"]] * 6
+    assert stored["rows"][3]["perplexity"] is None
+    assert "perplexity" not in stored["rows"][4]
+    assert "against_baseline" not in stored["rows"][0]
+    assert to_record(from_record(Results, stored)) == stored  # `trf report` reads it
     text = (out / "results.md").read_text()
     assert "| KN3 |" in text
     assert "discrete TRF: not available: there is no recipe" in text
@@ -134,25 +152,31 @@ def test_a_table_from_nothing_and_again_from_what_is_there(place: Path, monkeypa
     monkeypatch.setattr("trflm.reproduce.models.estimate", never)
     again = make(place)
     assert before == {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")}
-    strip = ("rows", "references", "lists")
-    assert json.dumps([again[key] for key in strip]) == json.dumps([results[key] for key in strip])
+    assert (again.rows, again.references, again.lists) == (results.rows, results.references, results.lists)
 
 
 def test_an_lstm_that_remembers_is_given_all_sentences_in_one_text(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The paper shuffles the candidates of all utterances together. Were they scored utterance by utterance, as other models
     are, neighbours would still be hypotheses of one utterance."""
-    monkeypatch.setattr(rescore, "CHUNK_WORDS", 1)
-    monkeypatch.setattr(row_module, "STREAMS", 1)  # in twenty, each of these few sentences would be alone
+    monkeypatch.setattr(scores_module, "CHUNK_WORDS", 1)
+    monkeypatch.setattr(lstm_model, "STREAMS", 1)  # in twenty, each of these few sentences would be alone
     make(place, "lstm")
     lstm = load_model(place / "out/lstm")
     assert isinstance(lstm, LSTM)
-    folder = place / "data/test"
-    lists = scores.read_set("test", folder / "nbest.txt", folder / "acoustic.txt", folder / "ref.txt", False, "none")
-    for how, model in (("preserve", Preserve(lstm)), ("shuffle", Shuffle(Preserve(lstm), 1))):
+    lists = scores.read_named("test", read_plan(place / "recipes").test.files(place / "data"), "none").lists
+    for how, model in (("preserve", Preserve(lstm, 1)), ("shuffle", Shuffle(Preserve(lstm, 1), 1))):
         kept = np.load(place / f"out/scores/lstm@{how}.test.npz")["log_prob_H"]
         expected = model.log_prob(lists.sentences.texts).double().numpy()[lists.sentences.index_H]
         np.testing.assert_allclose(kept, expected, atol=1e-6)
         assert np.abs(kept - np.load(place / "out/scores/lstm.test.npz")["log_prob_H"]).max() > 1e-3
+
+
+def test_a_model_is_read_and_hashed_once_for_all_its_rows(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, hashed = [], []
+    monkeypatch.setattr(row_module, "load_model", lambda run: read.append(run.name) or load_model(run))
+    monkeypatch.setattr(row_module, "model_hash", lambda run: hashed.append(run.name) or scores.model_hash(run))
+    make(place, "kn,lstm,kn+lstm")  # the LSTM in three ways
+    assert read == hashed == ["kn", "lstm"]
 
 
 def test_the_training_time_of_a_run_includes_that_of_its_start(place: Path) -> None:
@@ -179,12 +203,12 @@ def test_strategies_may_be_left_out_by_name(place: Path) -> None:
 def test_rows_by_name_and_models_that_are_there(place: Path) -> None:
     make(place, "kn")
     results = make(place, "-trf,-discrete,-discrete+lstm", train=False)
-    assert [(row["name"], row["status"]) for row in results["rows"]] == [
+    assert [(row.name, row.status) for row in results.rows] == [
         ("kn", "done"),
         ("lstm", "not available"),
         ("kn+lstm", "not available"),
     ]
-    assert "not trained" in results["rows"][1]["reason"]
+    assert "not trained" in results.missing[0].reason
     with pytest.raises(InputError, match="there is no such row; the rows are kn, lstm"):
         make(place, "kn6")
 
@@ -209,11 +233,12 @@ def test_an_unfinished_run_is_gone_on_with(place: Path) -> None:
     config["recipe"]["run"]["minutes"] = 0.0
     (run / "config.json").write_text(json.dumps(config))
     assert unfinished(run) is not None
-    (row,) = make(place, "lstm", train=False)["rows"]
-    assert row["unfinished"].endswith(" of 3 epochs")
+    (row,) = make(place, "lstm", train=False).models
+    assert row.unfinished is not None
+    assert row.unfinished.endswith(" of 3 epochs")
     assert "unfinished |" in (place / "out/results.md").read_text()
-    (row,) = make(place, "lstm")["rows"]
-    assert "unfinished" not in row
+    (row,) = make(place, "lstm").models
+    assert row.unfinished is None
     assert unfinished(run) is None
     assert json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["epoch"] == 3
 
@@ -222,8 +247,8 @@ def test_one_bad_row_does_not_cost_the_others(place: Path) -> None:
     make(place, "lstm")
     (place / "out/lstm/model.safetensors").write_bytes(b"damaged")
     results = make(place, "lstm,kn")
-    assert [(row["name"], row["status"]) for row in results["rows"]] == [("kn", "done"), ("lstm", "failed")]
-    assert "model.safetensors" in results["rows"][1]["reason"]
+    assert [(row.name, row.status) for row in results.rows] == [("kn", "done"), ("lstm", "failed")]
+    assert "model.safetensors" in results.missing[0].reason
 
 
 @pytest.mark.parametrize(
@@ -253,7 +278,7 @@ def test_the_words_that_decided_add_up(place: Path) -> None:
     from trflm.experiment.store import load_model
 
     lm = load_model(place / "out/kn")
-    before, now = row_module.explain_words(lm, ["the the ran", "the dog ran"])
+    before, now = row_module.explain_words(lm, "the the ran", "the dog ran")
     assert [word for word, _ in now] == ["the", "dog", "ran"]
     end = lm.explain(["the dog ran"]).rest_B.double()
     assert sum(value for _, value in now) + float(end[0]) == pytest.approx(float(lm.log_prob(["the dog ran"])[0]), abs=2e-3)

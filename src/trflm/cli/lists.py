@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,8 +13,8 @@ import tyro
 from trflm.errors import InputError
 
 if TYPE_CHECKING:
-    from trflm.evaluation.nbest import NBest, NBestList, Report
-    from trflm.evaluation.rescore import ScoreTable
+    from trflm.evaluation.second_pass.files import ListFiles
+    from trflm.evaluation.second_pass.scores import FirstPass
     from trflm.language_model import LanguageModel
 
 FIRST_PASS = "score:"  # --lm score:NAME takes a score that the lists carry as a language model
@@ -35,32 +35,20 @@ class Lists:
     cost: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME")] = ()
     """Names of further scores that are costs."""
 
-    def files(self) -> dict[str, Path]:
-        """Role -> file, for all that is read."""
-        files = {"nbest": self.nbest}
-        if self.acoustic is not None:
-            files["acoustic"] = self.acoustic
-        return files | self._further()
-
-    def read(self, report: Report | None = None) -> Iterator[NBestList]:
-        """The lists, one utterance at a time."""
-        from trflm.evaluation.formats import read_lists
-        from trflm.evaluation.nbest import ACOUSTIC, refuse
+    def files(self, ref: Path | None = None) -> ListFiles:
+        """The files that these arguments name, and the one of what was said."""
+        from trflm.evaluation.formats.fields import SCORE_NAME
+        from trflm.evaluation.nbest import ACOUSTIC
+        from trflm.evaluation.second_pass.files import ListFiles
 
         scores = {} if self.acoustic is None else {ACOUSTIC: self.acoustic}
-        costs = (*((ACOUSTIC,) if self.acoustic_is_cost else ()), *self.cost)
-        return read_lists(self.nbest, scores | self._further(), costs, report or refuse)
-
-    def _further(self) -> dict[str, Path]:
-        from trflm.evaluation.formats.fields import SCORE_NAME
-
-        further: dict[str, Path] = {}
         for item in self.score:
             name, _, file = item.partition("=")
-            if not SCORE_NAME.fullmatch(name) or not file or name in further or name in {"nbest", "acoustic", "ref"}:
+            if not SCORE_NAME.fullmatch(name) or not file or name in {"nbest", ACOUSTIC, "ref", *scores}:
                 raise InputError(f"--score {item}: write NAME=FILE, each name once and none of nbest, acoustic, ref")
-            further[name] = Path(file)
-        return further
+            scores[name] = Path(file)
+        costs = (*((ACOUSTIC,) if self.acoustic_is_cost else ()), *self.cost)
+        return ListFiles(self.nbest, scores, costs, ref)
 
 
 def note(text: str) -> None:
@@ -68,8 +56,9 @@ def note(text: str) -> None:
     print(f"trf: {text}", file=sys.stderr, flush=True)
 
 
-def load_models(names: Sequence[str], bf16: bool = False) -> dict[str, LanguageModel | None]:
-    """name -> model, all of them before anything is scored; None for a score of the first pass (`score:NAME`)."""
+def load_models(names: Sequence[str], bf16: bool = False) -> dict[str, LanguageModel | FirstPass]:
+    """name -> model, all of them before anything is scored; `score:NAME` is a score of the first pass."""
+    from trflm.evaluation.second_pass.scores import FirstPass
     from trflm.experiment.store import load_model
 
     if not names:
@@ -77,32 +66,20 @@ def load_models(names: Sequence[str], bf16: bool = False) -> dict[str, LanguageM
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"--lm {name}: given twice; give each model once")
-    return {name: None if name.startswith(FIRST_PASS) else load_model(Path(name), bf16) for name in names}
-
-
-def score_table(nbest: NBest, models: dict[str, LanguageModel | None], mapping: str, quiet: bool) -> ScoreTable:
-    """Every hypothesis scored by every model."""
-    from trflm.evaluation.rescore import LMScores, ScoreTable, distinct_sentences, score_lm
-    from trflm.text.mapping import parse_mapping
-
-    scores = {
-        name: LMScores.from_first_pass(nbest, name.removeprefix(FIRST_PASS)) for name, model in models.items() if model is None
+    return {
+        name: FirstPass(name.removeprefix(FIRST_PASS)) if name.startswith(FIRST_PASS) else load_model(Path(name), bf16)
+        for name in names
     }
-    if len(scores) < len(models):
-        sentences = distinct_sentences(nbest, parse_mapping(mapping))
-        for name, model in models.items():
-            if model is not None:
-                scores[name] = score_lm(nbest, sentences, model, _progress(name, len(sentences.texts), quiet))
-    return ScoreTable(nbest, {name: scores[name] for name in models})
 
 
-def _progress(name: str, total: int, quiet: bool) -> Callable[[int], None]:
+def tell(name: str, total: int) -> Callable[[int], None]:
+    """A line for each tenth of the sentences that a model has scored."""
     shown = -1
 
     def show(done: int) -> None:
         nonlocal shown
         percent = 100 * done // total
-        if not quiet and percent // 10 > shown // 10:
+        if percent // 10 > shown // 10:
             shown = percent
             note(f"{name}: {done:,} of {total:,} sentences scored")
 

@@ -26,7 +26,7 @@ def check(lists: Annotated[Lists, tyro.conf.arg(name="")], *, ref: Path | None =
     from trflm.evaluation.transcripts import read_transcripts
 
     references = None if ref is None else read_transcripts(ref)
-    result = run(str(lists.nbest), lists.read, references, show)
+    result = run(str(lists.nbest), lists.files().read, references, show)
     for finding in result.findings:
         print(f"{finding.kind}: {finding}")
     print(
@@ -61,7 +61,7 @@ def convert(
     from trflm.files.writer import write_directory
 
     into = format_named(to)
-    stream = _with_constants(lists.read(leave_out if drop_empty else refuse), _constants(constant))
+    stream = _with_constants(lists.files().read(leave_out if drop_empty else refuse), _constants(constant))
     first = next(stream, None)
     if first is None:
         raise InputError(f"{lists.nbest}: there is no n-best list in it")
@@ -88,7 +88,7 @@ def oracle(lists: Annotated[Lists, tyro.conf.arg(name="")], ref: Path, *, depth:
 
     if any(d < 1 for d in depth):
         raise InputError(f"--depth {min(depth)}: give at least 1")
-    result = run(lists.read(), read_transcripts(ref), sorted(depth) or DEPTHS, str(lists.nbest))
+    result = run(lists.files().read(), read_transcripts(ref), sorted(depth) or DEPTHS, str(lists.nbest))
     for at, rate in result.rates.items():
         print(f"oracle of {at}: WER {rate:.2%}  {result.errors[at]} / {result.words} words")
 

@@ -52,5 +52,5 @@ def reproduce(
         sys.exit(stop.exit_code)
     print(markdown(results))
     print(f"the report is {out / 'report.html'}")
-    if failed := [row["name"] for row in results["rows"] if row["status"] == "failed"]:
+    if failed := [row.name for row in results.missing if row.status == "failed"]:
         raise TrainingError(f"failed: {', '.join(failed)}; the reasons are above")

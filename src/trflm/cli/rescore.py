@@ -1,24 +1,17 @@
 """`trf rescore`: choose the best hypotheses with the help of language models."""
 
-import json
-from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from trflm.cli.lists import Lists, load_models, note, score_table
+from trflm.cli.lists import Lists, load_models, note, tell
 from trflm.cli.options import BF16, Quiet, Threads, set_up
-from trflm.cli.wer import change_lines, comparison_line, figures, rate_line
+from trflm.cli.wer import change_lines, comparison_line, rate_line
 from trflm.errors import InputError
 
 if TYPE_CHECKING:
-    from trflm.evaluation.nbest import NBest
-    from trflm.evaluation.rescore import Rescored, ScoreTable
-    from trflm.evaluation.weights import TunedWeights, Weights
-
-TUNED_HERE = "tuned on the set that is reported: these figures are too good"
-MARK = "tuned-on-this-set."  # begins the name of every file written in that case
+    from trflm.evaluation.second_pass.results import SecondPassResult
 
 
 def rescore(
@@ -59,9 +52,9 @@ def rescore(
         seed: Of the bootstrap interval.
     """
     set_up(threads)
-    from trflm.evaluation.nbest import NBest
-    from trflm.evaluation.rescore import Rescored, require_acoustic
-    from trflm.evaluation.transcripts import match_utterances, read_transcripts
+    from trflm.evaluation.second_pass.combine import Rescored, score_table, silent
+    from trflm.evaluation.second_pass.lists import read_set
+    from trflm.evaluation.second_pass.results import TUNED_HERE, result, write_result
     from trflm.evaluation.weights import Weights, for_models, load_weights
     from trflm.files.writer import write_directory
     from trflm.text.mapping import parse_mapping
@@ -75,110 +68,37 @@ def rescore(
         )
     if changes and ref is None:
         raise InputError("--changes needs --ref to count errors with")
-    tuned = None if weights is None else load_weights(weights)
-    mapping = mapping if tuned is None else tuned.mapping
-    parse_mapping(mapping)
-    tuned_here = tuned is not None and _tuned_here(tuned, lists, ref, force)
-    references = None if ref is None else read_transcripts(ref)
-    nbest = NBest.collect(lists.read())
-    require_acoustic(nbest)
-    if references is not None:
-        match_utterances(nbest.utterances, references, str(lists.nbest), str(ref))
-    chosen = None if tuned is None else for_models(tuned, lm, str(weights))
-    models = load_models(lm, bf16)
-
-    with write_directory(out) as directory:
-        table = score_table(nbest, models, mapping, quiet)
-        if chosen is None:
-            assert scale is not None
-            penalty = table.default_oov_penalty if oov_penalty is None else oov_penalty
-            chosen = Weights(dict.fromkeys(lm, 1 / len(lm)), scale, word_penalty, penalty)
-        rescored = Rescored(table, chosen, table.combine(chosen))
-        record = _describe(lists, ref, table, chosen, mapping)
-        lines: list[str] = []
-        if references is not None:
-            lines = _report(rescored, references, record, seed, changes)
-        if tuned_here:
-            record = {"warning": TUNED_HERE, **record}
-            lines = [f"{TUNED_HERE}: {line}" for line in lines]
-        _write(directory, MARK if tuned_here else "", rescored, record, scores)
-    print("\n".join(lines or [f"{out}: best hypotheses of {len(nbest)} utterances"]))
-
-
-def _tuned_here(tuned: "TunedWeights", lists: Lists, ref: Path | None, force: bool) -> bool:
-    from trflm.evaluation.weights import same_files
-
-    same = same_files(tuned, {"nbest": lists.nbest, **({} if ref is None else {"ref": ref})})
+    files = lists.files(ref)
+    chosen, same = None, []
+    if weights is not None:
+        tuned = load_weights(weights)
+        chosen, mapping, same = for_models(tuned, lm, str(weights)), tuned.mapping, tuned.same_content(files.contents)
     if same and not force:
         raise InputError(f"{same[0]}: the weights were tuned on this very file; report on another set, or say --force")
     if same:
         note(f"{same[0]}: {TUNED_HERE}")
-    return bool(same)
+    read = read_set(files, parse_mapping(mapping))
+    models = load_models(lm, bf16)
+
+    with write_directory(out) as directory:
+        table = score_table(read, models, silent if quiet else tell)
+        if chosen is None:
+            assert scale is not None
+            penalty = table.default_oov_penalty if oov_penalty is None else oov_penalty
+            chosen = Weights(dict.fromkeys(lm, 1 / len(lm)), scale, word_penalty, penalty)
+        rescored = Rescored(table, chosen)
+        found = result(rescored, read, mapping, bool(same), seed)
+        write_result(found, rescored, directory, scores)
+    print("\n".join(result_lines(found, changes)) or f"{out}: best hypotheses of {found.utterances} utterances")
 
 
-def _describe(lists: Lists, ref: Path | None, table: "ScoreTable", weights: "Weights", mapping: str) -> dict[str, Any]:
-    from trflm.evaluation.weights import content_hash
-
-    files = {**lists.files(), **({} if ref is None else {"ref": ref})}
-    nbest = table.nbest
-    return {
-        "files": {role: {"path": str(path), "sha256": content_hash(path)} for role, path in files.items()},
-        "weights": asdict(weights),
-        "mapping": mapping,
-        "utterances": len(nbest),
-        "hypotheses": nbest.n_hypotheses,
-        "oov_words_per_hypothesis": {name: float(scores.oov_H.mean()) for name, scores in table.lms.items()},
-        "oov_types": {name: len(scores.oov_types) for name, scores in table.lms.items()},
-    }
-
-
-def _report(rescored: "Rescored", references: dict[str, str], record: dict[str, Any], seed: int, count: int) -> list[str]:
-    """Word errors before and after into the record, and as lines to print."""
-    from trflm.evaluation.alignment import nbest_errors
-    from trflm.evaluation.changes import changes
-    from trflm.evaluation.significance import compare
-    from trflm.evaluation.wer import word_error_rate
-
-    nbest = rescored.table.nbest
-    starts_U = nbest.hyp_starts_U1[:-1]
-    choices = {
-        "first in the lists": starts_U,
-        "without LM": nbest.best(rescored.table.acoustic_H),
-        "rescored": rescored.chosen_U,
-        "oracle": nbest.best(-nbest_errors(nbest, references)),
-    }
-    errors = {name: word_error_rate(nbest.transcripts(chosen_U), references) for name, chosen_U in choices.items()}
-    record["wer"] = {name: figures(result, seed) for name, result in errors.items()}
-    comparison = asdict(compare(errors["first in the lists"], errors["rescored"], seed))
-    record["rescored against first in the lists"] = comparison
-    found = changes(errors["first in the lists"], errors["rescored"])
-    place = {utterance: u for u, utterance in enumerate(nbest.utterances)}
-    record["changed"] = []
-    for change in found:
-        u = place[change.utterance]
-        before, now = rescored.parts(int(starts_U[u])), rescored.parts(int(rescored.chosen_U[u]))
-        gains = {term: now[term] - before[term] for term in now}  # the terms that decided, in nats
-        record["changed"].append({**asdict(change), "score_gains": gains})
-    rates = [rate_line(name, figure) for name, figure in record["wer"].items()]
-    return [*rates, f"rescored against first in the lists: {comparison_line(comparison)}", *change_lines(found, count)]
-
-
-def _write(directory: Path, mark: str, rescored: "Rescored", record: dict[str, Any], scores: bool) -> None:
-    from trflm.evaluation.formats import write_jsonl
-    from trflm.evaluation.transcripts import write_transcripts
-    from trflm.files.writer import write_text
-
-    write_transcripts(rescored.best(), directory / f"{mark}best.txt")
-    if scores:
-        write_jsonl(_with_scores(rescored), directory / f"{mark}scores.jsonl.gz")
-        record["scores"] = {f"lm{k}": name for k, name in enumerate(rescored.table.lms, 1)}
-    with write_text(directory / f"{mark}result.json") as file:
-        json.dump(record, file, indent=2)
-        file.write("\n")
-
-
-def _with_scores(rescored: "Rescored") -> "NBest":
-    """The lists with one more score a model (`lm1`, `lm2`, ... or as the lists named them) and the total."""
-    added = {f"lm{k}": scores.log_prob_H for k, scores in enumerate(rescored.table.lms.values(), 1)}
-    nbest = rescored.table.nbest
-    return replace(nbest, scores={**nbest.scores, **added, "total": rescored.score_H})
+def result_lines(found: "SecondPassResult", changes: int) -> list[str]:
+    """Word errors before and after, and the utterances that changed most; each line carries the warning, if there is one."""
+    if found.wer is None or found.comparison is None or found.changed is None:
+        return []
+    lines = [
+        *(rate_line(name, figures) for name, figures in found.wer.items()),
+        f"rescored against first in the lists: {comparison_line(found.comparison)}",
+        *change_lines(found.changed, changes),
+    ]
+    return [f"{found.warning}: {line}" for line in lines] if found.warning else lines

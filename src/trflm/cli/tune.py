@@ -1,13 +1,13 @@
 """`trf tune`: find the weights of the second pass on a development set."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
-from trflm.cli.lists import Lists, load_models, note, score_table
+from trflm.cli.lists import Lists, load_models, note, tell
 from trflm.cli.options import BF16, Quiet, Threads, set_up
-from trflm.cli.wer import figures, rate_line
+from trflm.cli.wer import rate_line
 from trflm.errors import InputError
 
 
@@ -39,53 +39,33 @@ def tune(
         seed: Of the bootstrap interval.
     """
     set_up(threads)
-    from trflm.evaluation.alignment import nbest_errors
-    from trflm.evaluation.nbest import NBest
-    from trflm.evaluation.rescore import require_acoustic
-    from trflm.evaluation.transcripts import match_utterances, read_transcripts
-    from trflm.evaluation.tune import cross_validate
-    from trflm.evaluation.tune import tune as search
-    from trflm.evaluation.weights import TunedWeights, content_hash
-    from trflm.evaluation.wer import word_error_rate
+    from trflm.evaluation.figures import figures
+    from trflm.evaluation.second_pass.combine import score_table, silent
+    from trflm.evaluation.second_pass.lists import read_set
+    from trflm.evaluation.second_pass.results import Baselines, costs_suspected, tune_weights
     from trflm.text.mapping import parse_mapping
 
     # Everything is looked at before anything is scored.
-    parse_mapping(mapping)
     if not out.parent.is_dir() or out.is_dir():
         raise InputError(f"{out}: cannot be written; give a file in a directory that exists")
-    references = read_transcripts(ref)
-    nbest = NBest.collect(lists.read())
-    require_acoustic(nbest)
-    match_utterances(nbest.utterances, references, str(lists.nbest), str(ref))
-    if folds and not 2 <= folds <= len(nbest):
-        raise InputError(f"--folds {folds}: give between 2 and the {len(nbest)} utterances, or 0 for none")
-    files = {**lists.files(), "ref": ref}
-    tuned_on = {role: {"path": str(path), "sha256": content_hash(path)} for role, path in files.items()}
+    read = read_set(lists.files(ref), parse_mapping(mapping))
+    if folds and not 2 <= folds <= len(read.nbest):
+        raise InputError(f"--folds {folds}: give between 2 and the {len(read.nbest)} utterances, or 0 for none")
     models = load_models(lm, bf16)
-
-    errors_H = nbest_errors(nbest, references)
-    acoustic_H = nbest.scores["acoustic"]
-    if errors_H[nbest.best(acoustic_H)].sum() > errors_H[nbest.best(-acoustic_H)].sum():
+    if costs_suspected(read):
         note(
             f"{lists.nbest}: the lowest acoustic scores lead to fewer errors than the highest; "
             "are they costs (--acoustic-is-cost)?"
         )
-    table = score_table(nbest, models, mapping, quiet)
-    tuned = search(table, references, oov_penalty)
 
-    def rate(chosen_U: Any) -> dict[str, Any]:
-        return figures(word_error_rate(nbest.transcripts(chosen_U), references), seed)
+    table = score_table(read, models, silent if quiet else tell)
+    tuned = tune_weights(table, read, mapping, oov_penalty, folds, seed)
+    tuned.save(out)
 
-    dev = rate(nbest.best(table.combine(tuned.weights)))
-    validated: dict[str, Any] = {}
-    if folds:
-        validated = {"folds": folds, **rate(cross_validate(table, references, folds, oov_penalty).chosen_U)}
-    TunedWeights(tuned.weights, mapping, dev, tuned_on, tuned.scale_curve, validated).save(out)
-
-    print(rate_line("without LM", rate(nbest.best(acoustic_H))))
-    print(rate_line("tuned (on this set)", dev))
-    if folds:
-        print(rate_line(f"cross-validated ({folds} folds)", validated))
+    print(rate_line("without LM", figures(Baselines(read).without_lm, seed)))
+    print(rate_line("tuned (on this set)", tuned.dev))
+    if tuned.cross_validation is not None:
+        print(rate_line(f"cross-validated ({folds} folds)", tuned.cross_validation.figures))
     weights = tuned.weights
     print(f"scale {weights.scale:.4g}, word penalty {weights.word_penalty:.4g}, OOV penalty {weights.oov_penalty:.4g}")
     for name, weight in weights.lms.items():

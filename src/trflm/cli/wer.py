@@ -1,9 +1,9 @@
 """`trf wer`: word error rate with counts, interval and tests."""
 
 import json
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -11,7 +11,8 @@ from trflm.errors import InputError
 
 if TYPE_CHECKING:
     from trflm.evaluation.changes import Change
-    from trflm.evaluation.wer import WordErrors
+    from trflm.evaluation.figures import Figures
+    from trflm.evaluation.significance import Comparison
 
 
 def wer(
@@ -36,9 +37,11 @@ def wer(
         as_json: Print JSON instead of a table.
     """
     from trflm.evaluation.changes import changes as all_changes
+    from trflm.evaluation.figures import figures
     from trflm.evaluation.significance import compare
     from trflm.evaluation.transcripts import read_transcripts
     from trflm.evaluation.wer import word_error_rate
+    from trflm.files.records import to_record
 
     if resamples < 1:
         raise InputError(f"--resamples {resamples}: give at least 1")
@@ -46,42 +49,35 @@ def wer(
         raise InputError("--changes needs --against OTHER_HYP to compare with")
     references = read_transcripts(ref)
     ours = word_error_rate(read_transcripts(hyp), references, str(hyp), str(ref))
-    record = {"hyp": str(hyp), "ref": str(ref), **figures(ours, seed, resamples)}
-    lines = [rate_line(str(hyp), record)]
+    our_figures = figures(ours, seed, resamples)
+    record = {"hyp": str(hyp), "ref": str(ref), **to_record(our_figures)}
+    lines = [rate_line(str(hyp), our_figures)]
     if against is not None:
         theirs = word_error_rate(read_transcripts(against), references, str(against), str(ref))
-        other = figures(theirs, seed, resamples)
-        comparison = asdict(compare(theirs, ours, seed, resamples))
-        found = all_changes(theirs, ours)
-        record |= {"against": {"hyp": str(against), **other}, "comparison": comparison, "changed": [asdict(c) for c in found]}
-        lines += [rate_line(str(against), other), comparison_line(comparison), *change_lines(found, changes)]
+        their_figures = figures(theirs, seed, resamples)
+        comparison, found = compare(theirs, ours, seed, resamples), all_changes(theirs, ours)
+        record["against"] = {"hyp": str(against), **to_record(their_figures)}
+        record |= {"comparison": to_record(comparison), "changed": to_record(found)}
+        lines += [rate_line(str(against), their_figures), comparison_line(comparison), *change_lines(found, changes)]
     print(json.dumps(record, indent=2) if as_json else "\n".join(lines))
 
 
-def figures(errors: "WordErrors", seed: int = 0, resamples: int = 10_000) -> dict[str, Any]:
-    """Counts, rate and interval as JSON holds them."""
-    from trflm.evaluation.significance import bootstrap_interval
-
-    return {**errors.summary(), "interval": asdict(bootstrap_interval(errors, seed, resamples))}
-
-
-def rate_line(name: str, record: dict[str, Any]) -> str:
-    interval = record["interval"]
+def rate_line(name: str, of: "Figures") -> str:
     return (
-        f"{name}: WER {record['wer']:.2%} [{interval['low']:.2%}, {interval['high']:.2%}]"
-        f"  {record['errors']} / {record['words']} words"
-        f"  S {record['substitutions']} D {record['deletions']} I {record['insertions']}"
-        f"  {record['utterances']} utterances, {record['sentence_error_rate']:.1%} with errors"
+        f"{name}: WER {of.wer:.2%} [{of.interval.low:.2%}, {of.interval.high:.2%}]"
+        f"  {of.errors} / {of.words} words"
+        f"  S {of.substitutions} D {of.deletions} I {of.insertions}"
+        f"  {of.utterances} utterances, {of.sentence_error_rate:.1%} with errors"
     )
 
 
-def comparison_line(comparison: dict[str, Any]) -> str:
-    interval = comparison["interval"]
+def comparison_line(comparison: "Comparison") -> str:
+    interval = comparison.interval
     return (
-        f"difference {comparison['difference']:+.2%} [{interval['low']:+.2%}, {interval['high']:+.2%}]"
-        f"  paired bootstrap {_p(comparison['p_bootstrap'])}"
-        f"  matched pairs z = {comparison['z']:+.2f}, {_p(comparison['p_matched_pairs'])}"
-        f" ({comparison['segments']} segments)"
+        f"difference {comparison.difference:+.2%} [{interval.low:+.2%}, {interval.high:+.2%}]"
+        f"  paired bootstrap {_p(comparison.p_bootstrap)}"
+        f"  matched pairs z = {comparison.z:+.2f}, {_p(comparison.p_matched_pairs)}"
+        f" ({comparison.segments} segments)"
     )
 
 
@@ -89,7 +85,7 @@ def _p(value: float) -> str:
     return f"p = {value:.4f}" if value >= 0.0001 else "p < 0.0001"
 
 
-def change_lines(found: "list[Change]", count: int) -> list[str]:
+def change_lines(found: "Sequence[Change]", count: int) -> list[str]:
     """The words that decided, in the most improved utterances and the worst harmed."""
     from trflm.evaluation.changes import NOTHING, decisive_words
 

@@ -4,7 +4,7 @@ Minimum edit distance with unit costs: S + D + I words are wrong, and among alig
 most words right counts, which is how NIST's sclite divides errors into S, D and I. Words are compared as they are written.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,7 +84,7 @@ def word_errors(reference: str, hypotheses: Sequence[str]) -> np.ndarray:
     return _distances(np.array([i for row in ids for i in row], np.int64), lengths)
 
 
-def nbest_errors(nbest: NBest, references: dict[str, str]) -> np.ndarray:
+def nbest_errors(nbest: NBest, references: Mapping[str, str]) -> np.ndarray:
     """[H] S + D + I of every hypothesis against the reference of its utterance."""
     number = {word: index for index, word in enumerate(nbest.words)}
     errors = []

@@ -1,6 +1,7 @@
 """The why view: which utterances got better or worse from one system to another, and which words decided."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trflm.evaluation.alignment import Alignment
@@ -43,7 +44,7 @@ def changes(a: WordErrors, b: WordErrors) -> list[Change]:
     return sorted(found, key=lambda change: -change.gain)
 
 
-def decisive_words(found: list[Change]) -> tuple[Counter[str], Counter[str]]:
+def decisive_words(found: Sequence[Change]) -> tuple[Counter[str], Counter[str]]:
     """Reference words that B got right and A did not, and those that A got right and B did not."""
     repaired: Counter[str] = Counter()
     broken: Counter[str] = Counter()

@@ -16,7 +16,7 @@ import numpy as np
 from trflm.errors import InputError
 from trflm.evaluation.alignment import nbest_errors
 from trflm.evaluation.line_search import StepFunction, errors_along
-from trflm.evaluation.rescore import ScoreTable
+from trflm.evaluation.second_pass.combine import ScoreTable
 from trflm.evaluation.weights import Weights
 
 SCALE_GRID = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)  # times the ratio of acoustic to LM spread
@@ -56,7 +56,6 @@ class Tuned:
     errors: int
     words: int
     scale_curve: list[tuple[float, float]]
-    settings_tried: int
 
     @property
     def rate(self) -> float:
@@ -76,7 +75,7 @@ class Search:
         features_FH = np.stack(
             [table.acoustic_H, nbest.lengths_H, *(s.log_prob_H for s in scores), *(-s.oov_H for s in scores)]
         ).astype(np.float64)
-        errors_H = nbest_errors(nbest, dict(references))
+        errors_H = nbest_errors(nbest, references)
         spans = [slice(*nbest.hyp_starts_U1[u : u + 2]) for u in chosen]
         self.features = [np.ascontiguousarray(features_FH[:, span]) for span in spans]
         self.errors = [errors_H[span] for span in spans]
@@ -85,7 +84,6 @@ class Search:
         self.oov_unit = table.default_oov_penalty
         self.knows_all = not any(s.oov_H.any() for s in scores)
         self.scale_unit = self._scale_unit()
-        self.tried = 0
 
     def _scale_unit(self) -> float:
         """The scale at which acoustic and language model scores spread equally within the lists."""
@@ -106,7 +104,6 @@ class Search:
             coefficients_GF = self.coefficients(settings[part])
             for features_FK, errors_K in zip(self.features, self.errors, strict=True):
                 total_G[part] += errors_K[(coefficients_GF @ features_FK).argmax(1)]
-        self.tried += len(settings)
         return total_G
 
     def along(self, at_zero: Setting, at_one: Setting, low: float, high: float) -> StepFunction:
@@ -174,7 +171,7 @@ def tune(
     ends = [search.descend(grid[start], free_oov=oov_penalty is None) for start in order]
     setting, errors = min(ends, key=lambda end: end[1])
     weights = Weights.from_factors(search.names, setting.factors, setting.word_penalty, setting.oov_penalty)
-    return Tuned(weights, errors, search.words, _scale_curve(search, setting), search.tried)
+    return Tuned(weights, errors, search.words, _scale_curve(search, setting))
 
 
 @dataclass(frozen=True, eq=False)

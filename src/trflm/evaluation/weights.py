@@ -8,12 +8,14 @@ import json
 import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from trflm.errors import InputError
+from trflm.evaluation.figures import Figures
 from trflm.files.reader import open_binary
+from trflm.files.records import from_record, to_record
 from trflm.files.writer import write_text
 
 FORMAT = "trflm weights 1"
@@ -42,20 +44,44 @@ class Weights:
 
 
 @dataclass(frozen=True)
+class FileContent:
+    """A file, and what was in it."""
+
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class CrossValidation:
+    """The figures of utterances that were each chosen in by weights tuned on the other folds."""
+
+    folds: int
+    figures: Figures
+
+
+@dataclass(frozen=True)
 class TunedWeights:
     """Weights with their origin."""
 
     weights: Weights
     mapping: str  # the text mapping by name, as `parse_mapping` reads it
-    dev: Mapping[str, Any]  # WER, its interval and counts on the tuning set
-    tuned_on: Mapping[str, Mapping[str, str]]  # role (nbest, ref, ...) -> path and sha256 of its content
+    dev: Figures  # on the tuning set
+    tuned_on: Mapping[str, FileContent]  # by role: nbest, ref, ...
     scale_curve: Sequence[tuple[float, float]] = ()  # (scale, WER), the other weights as tuned
-    cross_validation: Mapping[str, Any] = field(default_factory=dict)
+    cross_validation: CrossValidation | None = None
 
     def save(self, path: Path | str) -> None:
+        record = {"format": FORMAT, **to_record(self)}
+        found = self.cross_validation
+        record["cross_validation"] = {} if found is None else {"folds": found.folds, **to_record(found.figures)}
         with write_text(path) as file:
-            json.dump({"format": FORMAT, **asdict(self)}, file, indent=2)
+            json.dump(record, file, indent=2)
             file.write("\n")
+
+    def same_content(self, files: Mapping[str, FileContent]) -> list[str]:
+        """Which of these files the weights were tuned on, lists or references."""
+        hashes = {file.sha256 for file in self.tuned_on.values()}
+        return [file.path for role, file in files.items() if role in ("nbest", "ref") and file.sha256 in hashes]
 
 
 def load_weights(path: Path | str) -> TunedWeights:
@@ -71,9 +97,12 @@ def load_weights(path: Path | str) -> TunedWeights:
         stored = record["weights"]
         lms = {str(name): _number(weight) for name, weight in stored["lms"].items()}
         weights = Weights(lms, _number(stored["scale"]), _number(stored["word_penalty"]), _number(stored["oov_penalty"]))
-        tuned_on = {role: {"path": str(of["path"]), "sha256": str(of["sha256"])} for role, of in record["tuned_on"].items()}
+        tuned_on = {role: from_record(FileContent, of) for role, of in record["tuned_on"].items()}
+        dev, validated = from_record(Figures, record["dev"]), None
         curve = [(_number(scale), _number(wer)) for scale, wer in record["scale_curve"]]
-        tuned = TunedWeights(weights, str(record["mapping"]), record["dev"], tuned_on, curve, record["cross_validation"])
+        if stored := record["cross_validation"]:
+            validated = CrossValidation(stored["folds"], from_record(Figures, stored))
+        tuned = TunedWeights(weights, str(record["mapping"]), dev, tuned_on, curve, validated)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(f"{path}: the field {error} is missing or wrong; tune again with `trf tune`") from error
     if not lms or not math.isclose(sum(lms.values()), 1, abs_tol=1e-6):
@@ -109,12 +138,6 @@ def content_hash(path: Path | str) -> str:
             except (EOFError, OSError, zlib.error) as error:
                 raise InputError(f"{file}: the file is damaged or cannot be read on: {error}") from error
     return digest.hexdigest()
-
-
-def same_files(tuned: TunedWeights, files: Mapping[str, Path | str]) -> list[str]:
-    """Which of these files the weights were tuned on, by content."""
-    hashes = {of["sha256"] for of in tuned.tuned_on.values()}
-    return [str(path) for path in files.values() if content_hash(path) in hashes]
 
 
 def _number(value: Any) -> float:

@@ -60,19 +60,6 @@ class WordErrors:
         """The share of utterances with at least one error."""
         return float((self.errors_U > 0).mean())
 
-    def summary(self) -> dict[str, float | int]:
-        """The figures of a report."""
-        return {
-            "wer": self.rate,
-            "errors": self.errors,
-            "words": self.words,
-            "substitutions": int(self.substitutions_U.sum()),
-            "deletions": int(self.deletions_U.sum()),
-            "insertions": int(self.insertions_U.sum()),
-            "utterances": len(self.utterances),
-            "sentence_error_rate": self.sentence_rate,
-        }
-
 
 def word_error_rate(
     hypotheses: Mapping[str, str],

@@ -12,7 +12,7 @@ from trflm.errors import InputError
 from trflm.experiment.toml import choose, parse
 from trflm.field.snapshots import REFERENCE, FieldModel
 from trflm.field.trf import TRF
-from trflm.files.tensors import load_state, save_state
+from trflm.files.tensors import load_note, load_state, save_state
 from trflm.kinds import Start
 from trflm.language_model import LanguageModel, Stored
 from trflm.learning.context import Given
@@ -94,10 +94,8 @@ def load_model(path: Path | str, bf16: bool = False) -> LanguageModel:
 def load_fields(path: Path, model: PotentialConfig, recipe: dict[str, Any], vocab: Vocab) -> FieldModel:
     """A field, or the snapshots that take its place."""
     last = path / "model.safetensors"
-    state, note = load_content(last, vocab)
-    names = note.get("snapshots", [])
-    contents = [load_content(path / "snapshots" / name, vocab) for name in names] or [(state, note)]
-    files = [path / "snapshots" / name for name in names] or [last]
+    files = [path / "snapshots" / name for name in load_note(last).get("snapshots", [])] or [last]
+    contents = [load_content(file, vocab) for file in files]
     reference = load_ngram(path / REFERENCE, vocab) if recipe.get("reference", {}).get("order") else None
     fields: list[TRF] = []
     for file, (state, note) in zip(files, contents, strict=True):

@@ -5,6 +5,8 @@ a learner's) is stored as its tensors by path and the rest as JSON.
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,21 @@ def save_state(path: Path, state: dict[str, Any], **note: Any) -> None:
 
 def load_state(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """(state, note) of a file that `save_state` wrote; one clear message for anything else."""
+    with opened(path) as (file, note):
+        tensors = {name: file.get_tensor(name) for name in file.offset_keys()}
+        return fill(note.pop("state"), tensors), note
+
+
+def load_note(path: Path) -> dict[str, Any]:
+    """The note alone, from the header of the file: no tensor is read."""
+    with opened(path) as (_, note):
+        del note["state"]
+        return note
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """(file, what its header says); whatever does not fit is an InputError."""
     try:
         with safetensors.safe_open(path, "pt") as file:
             text = (file.metadata() or {}).get(NOTE)
@@ -52,8 +69,7 @@ def load_state(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
                 raise InputError(
                     f"{path}: file format {note['format']} is newer than this trflm reads ({FORMAT}); upgrade trflm"
                 )
-            tensors = {name: file.get_tensor(name) for name in file.offset_keys()}
-        return fill(note.pop("state"), tensors), note
+            yield file, note
     except InputError:
         raise
     except FileNotFoundError as error:

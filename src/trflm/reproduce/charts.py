@@ -2,9 +2,11 @@
 
 import html
 import math
-from typing import Any
+from collections.abc import Mapping, Sequence
 
+from trflm.evaluation.second_pass.results import ORACLE
 from trflm.experiment.curves import ticks
+from trflm.reproduce.record import ModelRow, Results
 
 COLOURS = ("--a", "--b", "--c", "--d", "--e", "--f")
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 430, 200, 46, 12, 10, 26
@@ -12,16 +14,12 @@ BAR, GAP, NAMES = 20, 9, 190
 LETTER = 7  # width of one, about
 
 
-def wer_bars(results: dict[str, Any]) -> str:
+def wer_bars(results: Results) -> str:
     """One bar a row, with its interval; what no rescoring can reach, the oracle, is a line."""
-    bars = [(name, figure, "--f") for name, figure in results["references"].items() if name != "oracle"]
-    bars += [
-        (row["label"], row["wer"], "--a" if row.get("parameters") is not None else "--d")
-        for row in results["rows"]
-        if "wer" in row
-    ]
-    oracle = results["references"]["oracle"]["wer"]
-    most = max(figure["interval"]["high"] for _, figure, _ in bars) * 1.04
+    bars = [(name, figures, "--f") for name, figures in results.references.items() if name != ORACLE]
+    bars += [(row.label, row.wer, "--a" if isinstance(row, ModelRow) else "--d") for row in results.done]
+    oracle = results.references[ORACLE].wer
+    most = max(figures.interval.high for _, figures, _ in bars) * 1.04
     names = max(NAMES, LETTER * max(len(name) for name, _, _ in bars) + 20)  # room for the longest name
     width, height = 900, (BAR + GAP) * len(bars) + 34
 
@@ -32,20 +30,20 @@ def wer_bars(results: dict[str, Any]) -> str:
     for tick in ticks(0, 100 * most):
         parts.append(f"<line class='axis' x1='{x(tick / 100):.1f}' x2='{x(tick / 100):.1f}' y1='0' y2='{height - 28}'/>")
         parts.append(f"<text x='{x(tick / 100):.1f}' y='{height - 12}' text-anchor='middle'>{tick:g} %</text>")
-    for number, (name, figure, colour) in enumerate(bars):
+    for number, (name, figures, colour) in enumerate(bars):
         y = number * (BAR + GAP) + 4
-        low, high = figure["interval"]["low"], figure["interval"]["high"]
+        low, high = figures.interval.low, figures.interval.high
         middle = y + BAR / 2
         parts.append(f"<text class='ink' x='{names - 10}' y='{middle + 4:.1f}' text-anchor='end'>{html.escape(name)}</text>")
         parts.append(
-            f"<rect x='{names}' y='{y}' width='{x(figure['wer']) - names:.1f}' height='{BAR}' rx='3' "
+            f"<rect x='{names}' y='{y}' width='{x(figures.wer) - names:.1f}' height='{BAR}' rx='3' "
             f"style='fill:var({colour});opacity:.75'/>"
             f"<line class='whisker' x1='{x(low):.1f}' x2='{x(high):.1f}' y1='{middle}' y2='{middle}'/>"
             + "".join(
                 f"<line class='whisker' x1='{x(v):.1f}' x2='{x(v):.1f}' y1='{middle - 4}' y2='{middle + 4}'/>"
                 for v in (low, high)
             )
-            + f"<text class='ink' x='{x(high) + 8:.1f}' y='{middle + 4:.1f}'>{100 * figure['wer']:.2f}</text>"
+            + f"<text class='ink' x='{x(high) + 8:.1f}' y='{middle + 4:.1f}'>{100 * figures.wer:.2f}</text>"
         )
     parts.append(
         f"<line x1='{x(oracle):.1f}' x2='{x(oracle):.1f}' y1='0' y2='{height - 28}' class='oracle'/>"
@@ -54,7 +52,7 @@ def wer_bars(results: dict[str, Any]) -> str:
     return f"<svg viewBox='0 0 {width} {height}' role='img' aria-label='word error rates'>{''.join(parts)}</svg>"
 
 
-def line_chart(title: str, lines: dict[str, list[tuple[float, float]]], x_name: str = "", log_x: bool = False) -> str:
+def line_chart(title: str, lines: Mapping[str, Sequence[tuple[float, float]]], x_name: str = "", log_x: bool = False) -> str:
     """Several curves in one chart, each by its name."""
     points = [point for line in lines.values() for point in line if all(map(math.isfinite, point))]
     if not points:

@@ -1,13 +1,17 @@
 """The tables as text."""
 
-from typing import Any
+from trflm.evaluation.figures import Figures
+from trflm.evaluation.second_pass.results import ORACLE
+from trflm.evaluation.significance import Comparison
+from trflm.reproduce.plan import Paper
+from trflm.reproduce.record import CombinedRow, MissingRow, ModelRow, Results, TextPerplexity
 
 
-def markdown(results: dict[str, Any]) -> str:
+def markdown(results: Results) -> str:
     """Table 2 of the paper, then table 1 if there are strategies to compare."""
-    parts = [f"# {results['title']}\n"]
-    if results["about"]:
-        parts.append(f"{results['about']}\n")
+    parts = [f"# {results.title}\n"]
+    if results.about:
+        parts.append(f"{results.about}\n")
     parts.append(table(*main_table(results)))
     strategies = strategy_table(results)
     if strategies[1]:
@@ -16,15 +20,15 @@ def markdown(results: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def main_table(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+def main_table(results: Results) -> tuple[list[str], list[list[str]]]:
     """(heading, rows)."""
-    in_paper = any(any(row["paper"].values()) for row in results["rows"])
+    in_paper = any(row.paper != Paper() for row in results.rows)
     heading = [
         "model",
         "perplexity",
         "WER %",
         "95 %",
-        "against " + (results["baseline"] or "-"),
+        "against " + (results.baseline or "-"),
         "parameters",
         "training",
         "per list",
@@ -32,38 +36,41 @@ def main_table(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     if in_paper:
         heading.append("paper: PPL, WER")
     rows = []
-    for name, figure in results["references"].items():
-        if name != "oracle":
-            rows.append([f"({name})", "", percent(figure), interval(figure), "", "", "", ""])
-    for row in results["rows"]:
-        if row["status"] != "done":
-            cells = [row["label"], row["status"], "", "", "", "", "", ""]
-        else:
-            cells = [
-                row["label"],
-                perplexity_text(row),
-                f"**{percent(row['wer'])}**",
-                interval(row["wer"]),
-                difference(row.get("against_baseline")),
-                millions(row.get("parameters")),
-                duration(row.get("training_seconds")) + (", unfinished" if "unfinished" in row else ""),
-                duration(row.get("rescoring_seconds")),
-            ]
-        rows.append(cells + ([", ".join(filter(None, (row["paper"]["perplexity"], row["paper"]["wer"])))] if in_paper else []))
-    oracle = results["references"]["oracle"]
+    for name, figures in results.references.items():
+        if name != ORACLE:
+            rows.append([f"({name})", "", percent(figures), interval(figures), "", "", "", ""])
+    for row in results.rows:
+        cells = [row.label, row.status, "", "", "", "", "", ""] if isinstance(row, MissingRow) else row_cells(row)
+        rows.append(cells + ([", ".join(filter(None, (row.paper.perplexity, row.paper.wer)))] if in_paper else []))
+    oracle = results.references[ORACLE]
     rows.append(["(oracle)", "", percent(oracle), interval(oracle), "", "", "", ""])
     return heading, [cells + [""] * (len(heading) - len(cells)) for cells in rows]
 
 
-def strategy_table(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+def row_cells(row: ModelRow | CombinedRow) -> list[str]:
+    perplexity, parameters, training = "-", "", ""  # of several models together
+    if isinstance(row, ModelRow):
+        perplexity, parameters = perplexity_text(row.perplexity), f"{row.parameters / 1e6:.2f} M"
+        training = duration(row.training_seconds) + (", unfinished" if row.unfinished is not None else "")
+    return [
+        row.label,
+        perplexity,
+        f"**{percent(row.wer)}**",
+        interval(row.wer),
+        difference(row.against_baseline),
+        parameters,
+        training,
+        duration(row.rescoring_seconds),
+    ]
+
+
+def strategy_table(results: Results) -> tuple[list[str], list[list[str]]]:
     rows = []
-    for row in results["rows"]:
-        if "strategies" in row:
-            rates = [
-                f"{percent(row['strategies'][how])} {interval(row['strategies'][how])}"
-                for how in ("preserve", "reset", "shuffle")
-            ]
-            rows.append([row["label"], perplexity_text(row), *rates])
+    for row in results.models:
+        if row.strategies is not None:
+            ways = [row.strategies[how] for how in ("preserve", "reset", "shuffle")]
+            rates = [f"{percent(figures)} {interval(figures)}" for figures in ways]
+            rows.append([row.label, perplexity_text(row.perplexity), *rates])
     return ["LSTM", "perplexity", "preserve", "reset", "shuffle"], rows
 
 
@@ -72,51 +79,46 @@ def table(heading: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"
 
 
-def notes(results: dict[str, Any]) -> list[str]:
-    dev, test = results["lists"]["dev"], results["lists"]["test"]
+def notes(results: Results) -> list[str]:
+    dev, test = results.lists["dev"], results.lists["test"]
     lines = [
         "Scale, word penalty, OOV penalty and interpolation weights are tuned on dev "
-        f"({dev['utterances']} utterances, {dev['words']:,} words) and reported on test "
-        f"({test['utterances']} utterances, {test['words']:,} words, {test['hypotheses']:,} hypotheses).",
+        f"({dev.utterances} utterances, {dev.words:,} words) and reported on test "
+        f"({test.utterances} utterances, {test.words:,} words, {test.hypotheses:,} hypotheses).",
         "95 %: bootstrap over utterances; differences with the p of a paired bootstrap. "
         "Per list: the time to score the hypotheses of an utterance.",
         "Perplexity: on the test text, ends of sentences counted; of an LSTM that reads the text in order. "
         "A random field's needs an interval and is not measured here.",
     ]
-    for row in results["rows"]:
-        if row["status"] != "done":
-            lines.append(f"{row['label']}: {row['status']}: {row['reason']}")
-        if "unfinished" in row:
-            lines.append(f"{row['label']}: training has not reached its end, only {row['unfinished']}")
-    made = results["made"]
-    lines.append(
-        f"trflm {made['trflm']}, commit {made['commit']}, seed {results['seed']}, torch {made['torch']}, {made['machine']}."
-    )
+    for row in results.rows:
+        if isinstance(row, MissingRow):
+            lines.append(f"{row.label}: {row.status}: {row.reason}")
+        elif isinstance(row, ModelRow) and row.unfinished is not None:
+            lines.append(f"{row.label}: training has not reached its end, only {row.unfinished}")
+    made = results.made
+    lines.append(f"trflm {made.trflm}, commit {made.commit}, seed {results.seed}, torch {made.torch}, {made.machine}.")
     return lines
 
 
-def perplexity_text(row: dict[str, Any]) -> str:
-    found = row.get("perplexity")
-    return "-" if not found else f"{found.get('preserve', found['reset']):.1f}"
+def perplexity_text(found: TextPerplexity | None) -> str:
+    if found is None:
+        return "-"
+    return f"{found.reset if found.preserve is None else found.preserve:.1f}"
 
 
-def percent(figure: dict[str, Any]) -> str:
-    return f"{100 * figure['wer']:.2f}"
+def percent(figures: Figures) -> str:
+    return f"{100 * figures.wer:.2f}"
 
 
-def interval(figure: dict[str, Any]) -> str:
-    return f"[{100 * figure['interval']['low']:.1f}, {100 * figure['interval']['high']:.1f}]"
+def interval(figures: Figures) -> str:
+    return f"[{100 * figures.interval.low:.1f}, {100 * figures.interval.high:.1f}]"
 
 
-def difference(comparison: dict[str, Any] | None) -> str:
+def difference(comparison: Comparison | None) -> str:
     if comparison is None:
         return ""
-    p = comparison["p_bootstrap"]
-    return f"{100 * comparison['difference']:+.2f} (p {'< 0.001' if p < 0.001 else f'= {p:.3f}'})"
-
-
-def millions(count: int | None) -> str:
-    return "" if count is None else f"{count / 1e6:.2f} M"
+    p = comparison.p_bootstrap
+    return f"{100 * comparison.difference:+.2f} (p {'< 0.001' if p < 0.001 else f'= {p:.3f}'})"
 
 
 def duration(seconds: float | None) -> str:

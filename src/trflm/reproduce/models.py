@@ -11,7 +11,10 @@ from trflm.experiment.progress import Progress
 from trflm.experiment.recipe import FieldRecipe, LSTMRecipe, NGramRecipe, Recipe, parse_recipe, read_recipe
 from trflm.experiment.store import read_config
 from trflm.experiment.train import Done, is_over, train
-from trflm.files.tensors import load_state
+from trflm.files.tensors import load_note
+from trflm.reproduce.record import Curve
+
+CURVES = ("dev_log_likelihood", "dev_nll", "kl", "dev_perplexity", "dev_loss", "loss")
 
 
 class NotAvailable(Exception):
@@ -78,7 +81,7 @@ def unfinished(run: Path) -> FieldRecipe | LSTMRecipe | None:
     recipe = parse_recipe(config.get("recipe", {}), str(run / "config.json"))
     if isinstance(recipe, NGramRecipe):
         return None
-    _, note = load_state(checkpoint)
+    note = load_note(checkpoint)
     done = Done(note["step"], note["seconds"], note["dev_history"])
     if is_over(recipe.run, done) or last_epoch(run) >= recipe.run.epochs:
         return None
@@ -114,6 +117,24 @@ def metrics(run: Path) -> list[dict]:
             if number < len(lines):  # the last line may be one that a running training is writing
                 raise InputError(f"{run / 'metrics.jsonl'}:{number}: not a line of metrics: {error}") from error
     return rows
+
+
+def curves(run: Path) -> dict[str, Curve]:
+    """quantity -> (epoch, value), the dev figures and the mean of a step's figures over each epoch; fig:plot of the paper."""
+    found: dict[str, Curve] = {}
+    rows = metrics(run)
+    if len(rows) < 2:
+        return {}
+    for name in CURVES:
+        by_epoch: dict[int, list[float]] = {}
+        for row in rows:
+            if name in row:
+                by_epoch.setdefault(-int(-row["epoch"] // 1), []).append(row[name])
+        if len(by_epoch) > 1:
+            found[name] = tuple((epoch, sum(values) / len(values)) for epoch, values in sorted(by_epoch.items()))
+    if "dev_log_likelihood" in found:
+        found["dev_nll"] = tuple((epoch, -value) for epoch, value in found.pop("dev_log_likelihood"))
+    return found
 
 
 def _train(recipe: Recipe, run: Path, progress: Progress) -> None:

@@ -3,12 +3,13 @@
 import html
 import json
 from pathlib import Path
-from typing import Any
 
 from trflm.errors import InputError
+from trflm.files.records import from_record
 from trflm.reproduce.charts import line_chart, wer_bars
 from trflm.reproduce.examples import examples
 from trflm.reproduce.markdown import main_table, notes, strategy_table
+from trflm.reproduce.record import Results
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2433; --soft: #69748c; --line: #dfe3ec; --page: #fbfbfd; --card: #fff;
@@ -45,20 +46,19 @@ svg text { font-size: 11px; fill: var(--soft); } svg text.ink { fill: var(--ink)
 """
 
 
-def page(results: dict[str, Any]) -> str:
+def page(results: Results) -> str:
     """The whole page."""
-    title = html.escape(results["title"])
-    done = [row for row in results["rows"] if row["status"] == "done"]
+    title = html.escape(results.title)
     sections = [
-        f"<h1>{title}</h1><p class='soft'>{html.escape(results['about'])}</p>",
+        f"<h1>{title}</h1><p class='soft'>{html.escape(results.about)}</p>",
         f"<h2>Word error rate on test</h2>{wer_bars(results)}",
-        f"<h2>The table</h2>{html_table(*main_table(results), best=best_label(done))}",
+        f"<h2>The table</h2>{html_table(*main_table(results), best=best_label(results))}",
     ]
     heading, rows = strategy_table(results)
     if rows:
         sections.append(f"<h2>Three ways to rescore with an LSTM</h2>{html_table(heading, rows)}")
     sections.append(examples(results))
-    sections.append(f"<h2>Curves</h2><div class='grid'>{curves(results, done)}</div>")
+    sections.append(f"<h2>Curves</h2><div class='grid'>{curves(results)}</div>")
     listed = "".join(f"<li>{html.escape(line)}</li>" for line in notes(results))
     sections.append(f"<h2>How it was made</h2><ul class='note'>{listed}</ul>")
     return (
@@ -71,13 +71,13 @@ def results_page(directory: Path) -> str:
     """The page of the results that lie in a directory."""
     path = directory / "results.json"
     try:
-        return page(json.loads(path.read_text(encoding="utf-8")))
+        return page(from_record(Results, json.loads(path.read_text(encoding="utf-8"))))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: damaged or not ours: {error!r}; make it again with trf reproduce") from error
 
 
-def best_label(done: list[dict[str, Any]]) -> str:
-    return min(done, key=lambda row: row["wer"]["wer"])["label"] if done else ""
+def best_label(results: Results) -> str:
+    return min(results.done, key=lambda row: row.wer.wer).label if results.done else ""
 
 
 def html_table(heading: list[str], rows: list[list[str]], best: str = "") -> str:
@@ -103,22 +103,21 @@ TITLES = {
 }
 
 
-def curves(results: dict[str, Any], done: list[dict[str, Any]]) -> str:
+def curves(results: Results) -> str:
     """WER against the scale, the oracle by depth, and what each training recorded, by epoch."""
     parts = []
     scales = {
-        row["label"]: [(x / row["weights"]["scale"], 100 * y) for x, y in row["scale_curve"]]
-        for row in done
-        if row["weights"]["scale"] > 0 and row.get("parameters") is not None
+        row.label: [(x / row.weights.scale, 100 * y) for x, y in row.scale_curve]
+        for row in results.models
+        if row.weights.scale > 0
     }
     if scales:
         parts.append(line_chart("dev WER % against the scale of the LM (1: tuned)", scales))
     depths = {
-        name: [(float(depth), 100 * rate) for depth, rate in of["oracle_by_depth"].items()]
-        for name, of in results["lists"].items()
+        name: [(float(depth), 100 * rate) for depth, rate in of.oracle_by_depth.items()] for name, of in results.lists.items()
     }
     parts.append(line_chart("oracle WER % by depth of the lists", depths, log_x=True))
-    for row in done:
-        for name, points in row.get("curves", {}).items():
-            parts.append(line_chart(f"{row['label']}: {TITLES[name]}", {"": points}, x_name="epoch"))
+    for row in results.models:
+        for name, points in row.curves.items():
+            parts.append(line_chart(f"{row.label}: {TITLES[name]}", {"": points}, x_name="epoch"))
     return "".join(parts)

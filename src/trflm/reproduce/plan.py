@@ -5,13 +5,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trflm.errors import InputError
+from trflm.evaluation.nbest import ACOUSTIC
+from trflm.evaluation.second_pass.files import ListFiles
 from trflm.experiment.recipe import parse
 
 FILE = "tables.toml"
 
 
 @dataclass(frozen=True)
-class ListFiles:
+class PlannedLists:
     """N-best lists in Kaldi's form, with their acoustic scores and what was said."""
 
     nbest: str = ""
@@ -22,6 +24,12 @@ class ListFiles:
     def __post_init__(self) -> None:
         if not (self.nbest and self.acoustic and self.ref):
             raise ValueError("nbest, acoustic and ref are needed")
+
+    def files(self, data: Path) -> ListFiles:
+        """In the data directory."""
+        return ListFiles(
+            data / self.nbest, {ACOUSTIC: data / self.acoustic}, (ACOUSTIC,) if self.costs else (), data / self.ref
+        )
 
 
 @dataclass(frozen=True)
@@ -69,8 +77,8 @@ class Plan:
 
     title: str
     text: Text
-    dev: ListFiles
-    test: ListFiles
+    dev: PlannedLists
+    test: PlannedLists
     row: tuple[Row, ...]
     about: str = ""
     baseline: str = ""  # the row that others are compared with

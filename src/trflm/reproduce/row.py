@@ -1,22 +1,22 @@
 """One row of a table: perplexity on the test text, weights tuned on the dev lists, word errors on the test lists, times."""
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from trflm.evaluation.changes import changes
+from trflm.evaluation.figures import Figures, figures
 from trflm.evaluation.perplexity import perplexity
-from trflm.evaluation.rescore import Rescored, ScoreTable
-from trflm.evaluation.significance import bootstrap_interval, compare
-from trflm.evaluation.tune import tune
-from trflm.evaluation.wer import WordErrors, word_error_rate
+from trflm.evaluation.second_pass.combine import Rescored, ScoreTable
+from trflm.evaluation.second_pass.results import Baselines, decisions, word_errors
+from trflm.evaluation.significance import Comparison, compare
+from trflm.evaluation.tune import Tuned, tune
+from trflm.evaluation.wer import WordErrors
 from trflm.experiment.store import load_model
 from trflm.language_model import LanguageModel
-from trflm.reproduce.models import last_epoch, training_seconds, unfinished
-from trflm.reproduce.scores import Lists, Timed, model_hash, scores_of
+from trflm.reproduce.models import curves, last_epoch, training_seconds, unfinished
+from trflm.reproduce.plan import Row
+from trflm.reproduce.record import CombinedRow, Example, ModelRow, TextPerplexity, WordScores
+from trflm.reproduce.scores import NamedLists, Timed, model_hash, scores_of
 from trflm.text import read_corpus
 
 EXAMPLES = 40  # changed utterances kept in the results
@@ -29,120 +29,151 @@ class Model:
     name: str
     run: Path
     lm: LanguageModel
+    hashed: str
     dev: Timed
     test: Timed
 
 
+@dataclass(frozen=True, eq=False)
+class Passed:
+    """A second pass over the test lists, with weights tuned on dev."""
+
+    tuned: Tuned
+    rescored: Rescored
+    errors: WordErrors
+
+
 class Evaluation:
-    """What all rows share: the lists, the test text, where scores are kept, who is told about progress."""
+    """What all rows share: the lists, the test text, where scores are kept, who is told about progress; and what was found so
+    far, the models with their scores and the errors of each row."""
 
-    def __init__(self, dev: Lists, test: Lists, text: Path, keep: Path, seed: int, say: Callable[[str], None]) -> None:
-        self.dev, self.test, self.text, self.keep, self.seed, self.say = dev, test, text, keep, seed, say
-        nbest = test.nbest
-        self.first = word_error_rate(nbest.transcripts(nbest.hyp_starts_U1[:-1]), test.references)
-        self.without_lm = word_error_rate(nbest.transcripts(nbest.best(nbest.scores["acoustic"])), test.references)
+    def __init__(
+        self, dev: NamedLists, test: NamedLists, text: Path, keep: Path, seed: int, baseline: str, say: Callable[[str], None]
+    ) -> None:
+        self.dev, self.test, self.text, self.keep, self.seed, self.baseline = dev, test, text, keep, seed, baseline
+        self.say = say
+        self.baselines = Baselines(test.lists)
+        self.models: dict[str, Model] = {}
+        self.errors: dict[str, WordErrors] = {}
 
-    def scored(self, name: str, run: Path, lm: LanguageModel, in_order: bool = False) -> Model:
+    def add(self, name: str, run: Path) -> None:
+        """Read and score the model of a run, for all rows that it is in."""
+        self.models[name] = self.scored(name, run, load_model(run), model_hash(run))
+
+    def scored(self, name: str, run: Path, lm: LanguageModel, hashed: str, in_order: bool = False) -> Model:
         """Every hypothesis of both sets scored by the model, each distinct sentence once."""
-        hashed = f"{name} {model_hash(run)}"
         timed = []
-        for lists in (self.dev, self.test):
-            self.say(f"{name}: scoring {lists.name}, {len(lists.sentences.texts):,} distinct sentences")
-            file = self.keep / f"{name}.{lists.name}.npz"
-            timed.append(scores_of(file, hashed, lists, lm, in_order))
-        return Model(name, run, lm, *timed)
+        for named in (self.dev, self.test):
+            self.say(f"{name}: scoring {named.name}, {len(named.lists.sentences.texts):,} distinct sentences")
+            file = self.keep / f"{name}.{named.name}.npz"
+            timed.append(scores_of(file, f"{name} {hashed}", named, lm, in_order))
+        return Model(name, run, lm, hashed, *timed)
 
-    def word_errors(self, models: list[Model]) -> tuple[dict[str, Any], WordErrors, Rescored]:
+    def second_pass(self, models: Sequence[Model]) -> Passed:
         """Weights tuned on dev, errors counted on test."""
-        dev = ScoreTable(self.dev.nbest, {model.name: model.dev.scores for model in models})
-        test = ScoreTable(self.test.nbest, {model.name: model.test.scores for model in models})
-        tuned = tune(dev, self.dev.references)
-        rescored = Rescored(test, tuned.weights, test.combine(tuned.weights))
-        errors = word_error_rate(rescored.best(), self.test.references)
-        record = {
-            "wer": self.figures(errors),
-            "dev_wer": tuned.rate,
-            "weights": asdict(tuned.weights),
-            "scale_curve": tuned.scale_curve,
-        }
-        return record, errors, rescored
+        dev = ScoreTable(self.dev.lists.nbest, {model.name: model.dev.scores for model in models})
+        test = ScoreTable(self.test.lists.nbest, {model.name: model.test.scores for model in models})
+        tuned = tune(dev, self.dev.lists.references)
+        rescored = Rescored(test, tuned.weights)
+        return Passed(tuned, rescored, word_errors(self.test.lists, rescored.chosen_U))
 
-    def figures(self, errors: WordErrors) -> dict[str, Any]:
-        return {**errors.summary(), "interval": asdict(bootstrap_interval(errors, self.seed))}
-
-    def single(self, name: str, run: Path, strategies: bool) -> tuple[dict[str, Any], Model, WordErrors]:
+    def single(self, row: Row, strategies: bool) -> ModelRow:
         """The row of one model."""
-        lm = load_model(run)
-        model = self.scored(name, run, lm)
-        record, errors, rescored = self.word_errors([model])
-        if recipe := unfinished(run):
-            record["unfinished"] = f"{last_epoch(run):.1f} of {recipe.run.epochs} epochs"
-        record |= {
-            "parameters": lm.n_parameters(),
-            "training_seconds": training_seconds(run),
-            "rescoring_seconds": model.test.seconds / len(self.test.nbest),
-            "perplexity": self.perplexity(lm),
-            "changed": self.changed(errors, rescored, lm),
-        }
-        if strategies:
-            record["strategies"] = {"reset": record["wer"]}
-            for how, strategy in lm.in_order(self.seed).items():
-                found, _, _ = self.word_errors([self.scored(f"{name}@{how}", run, strategy, in_order=True)])
-                record["strategies"][how] = found["wer"]
-        return record, model, errors
+        model = self.models[row.name]
+        lm, run, passed = model.lm, model.run, self.second_pass([model])
+        wer = self.figures(passed.errors)
+        recipe = unfinished(run)
+        found = ModelRow(
+            name=row.name,
+            label=row.label,
+            paper=row.paper,
+            wer=wer,
+            dev_wer=passed.tuned.rate,
+            weights=passed.tuned.weights,
+            scale_curve=tuple(passed.tuned.scale_curve),
+            unfinished=f"{last_epoch(run):.1f} of {recipe.run.epochs} epochs" if recipe else None,
+            parameters=lm.n_parameters(),
+            training_seconds=training_seconds(run),
+            rescoring_seconds=model.test.seconds / len(self.test.lists.nbest),
+            perplexity=self.perplexity(lm),
+            changed=self.examples(passed, lm),
+            strategies={"reset": wer, **self.in_order(model)} if strategies else None,
+            curves=curves(run),
+            against_baseline=self.against(row.name, passed.errors),
+        )
+        self.errors[row.name] = passed.errors
+        return found
 
-    def combined(self, models: list[Model]) -> tuple[dict[str, Any], WordErrors]:
+    def combined(self, row: Row) -> CombinedRow:
         """The row of several models, combined log-linearly with weights tuned on dev."""
-        record, errors, rescored = self.word_errors(models)
-        record["rescoring_seconds"] = sum(model.test.seconds for model in models) / len(self.test.nbest)
-        record["changed"] = self.changed(errors, rescored, None)
-        return record, errors
+        models = [self.models[name] for name in row.models]
+        passed = self.second_pass(models)
+        found = CombinedRow(
+            name=row.name,
+            label=row.label,
+            paper=row.paper,
+            wer=self.figures(passed.errors),
+            dev_wer=passed.tuned.rate,
+            weights=passed.tuned.weights,
+            scale_curve=tuple(passed.tuned.scale_curve),
+            rescoring_seconds=sum(model.test.seconds for model in models) / len(self.test.lists.nbest),
+            changed=self.examples(passed, None),
+            against_baseline=self.against(row.name, passed.errors),
+        )
+        self.errors[row.name] = passed.errors
+        return found
 
-    def perplexity(self, lm: LanguageModel) -> dict[str, float] | None:
+    def figures(self, errors: WordErrors) -> Figures:
+        return figures(errors, self.seed)
+
+    def against(self, name: str, errors: WordErrors) -> Comparison | None:
+        """The difference to the baseline row, with its tests."""
+        if name == self.baseline or self.baseline not in self.errors:
+            return None
+        return compare(self.errors[self.baseline], errors, self.seed)
+
+    def in_order(self, model: Model) -> dict[str, Figures]:
+        """The word errors of a model that reads all hypotheses as one text, in each of its ways to do so."""
+        ways = {
+            how: self.scored(f"{model.name}@{how}", model.run, lm, model.hashed, in_order=True)
+            for how, lm in model.lm.in_order(self.seed).items()
+        }
+        return {how: self.figures(self.second_pass([way]).errors) for how, way in ways.items()}
+
+    def perplexity(self, lm: LanguageModel) -> TextPerplexity | None:
         """On the test text: exact, or None for a random field, whose normalisation is an estimate only."""
         if not lm.normalised:
             return None
         text = read_corpus(self.text, lm.vocab).sentences.long()
-        found = {"reset": perplexity(lm, text).perplexity}
-        if "preserve" in lm.in_order():
-            found["preserve"] = perplexity(lm.in_order()["preserve"], text).perplexity
-        return found
+        preserve = lm.in_order().get("preserve")
+        return TextPerplexity(
+            reset=perplexity(lm, text).perplexity,
+            preserve=None if preserve is None else perplexity(preserve, text).perplexity,
+        )
 
-    def changed(self, errors: WordErrors, rescored: Rescored, lm: LanguageModel | None) -> list[dict[str, Any]]:
+    def examples(self, passed: Passed, lm: LanguageModel | None) -> tuple[Example, ...]:
         """The utterances most improved and most harmed against the first hypotheses: what decided, term by term and word by
         word."""
-        found = changes(self.first, errors)
-        place = {utterance: u for u, utterance in enumerate(self.test.nbest.utterances)}
+        lists, nbest = self.test.lists, self.test.lists.nbest
+        found = decisions(passed.rescored, self.baselines.first, passed.errors)
+        place = {utterance: u for u, utterance in enumerate(nbest.utterances)}
         kept = found if len(found) <= EXAMPLES else [*found[: EXAMPLES // 2], *found[-EXAMPLES // 2 :]]
-        records = []
-        for change in kept:
-            u = place[change.utterance]
-            before, now = int(self.test.nbest.hyp_starts_U1[u]), int(rescored.chosen_U[u])
-            parts_before, parts_now = rescored.parts(before), rescored.parts(now)
-            record = {
-                **asdict(change),
-                "reference": self.test.references[change.utterance],
-                "before": self.test.nbest.text(before),
-                "now": self.test.nbest.text(now),
-                "score_gains": {term: parts_now[term] - parts_before[term] for term in parts_now},
-            }
+        examples = []
+        for decision in kept:
+            u = place[decision.utterance]
+            pair = int(nbest.hyp_starts_U1[u]), int(passed.rescored.chosen_U[u])
+            before, now = (nbest.text(hypothesis) for hypothesis in pair)
+            words = None
             if lm is not None:
-                texts = [self.test.sentences.texts[self.test.sentences.index_H[h]] for h in (before, now)]
-                record["words"] = explain_words(lm, texts)
-            records.append(record)
-        return records
+                words = explain_words(lm, *(lists.sentences.texts[lists.sentences.index_H[h]] for h in pair))
+            said = lists.references[decision.utterance]
+            examples.append(Example(**vars(decision), reference=said, before=before, now=now, words=words))
+        return tuple(examples)
 
 
-def explain_words(lm: LanguageModel, texts: list[str]) -> list[list[tuple[str, float]]]:
+def explain_words(lm: LanguageModel, before: str, now: str) -> tuple[WordScores, WordScores]:
     """What each word added to the score of its sentence."""
-    explanation = lm.explain(texts)
-    values = np.split(explanation.word_N.double().numpy(force=True), np.cumsum(explanation.batch.lengths_B.tolist())[:-1])
-    return [
-        [(word, round(float(value), 3)) for word, value in zip(text.split(), of_text, strict=True)]
-        for text, of_text in zip(texts, values, strict=True)
-    ]
-
-
-def against(evaluation: Evaluation, baseline: WordErrors, errors: WordErrors) -> dict[str, Any]:
-    """The difference of two rows, with its tests."""
-    return asdict(compare(baseline, errors, evaluation.seed))
+    explanation = lm.explain([before, now])
+    end = len(before.split())
+    values_N = [round(value, 3) for value in explanation.word_N.double().tolist()]
+    return tuple(zip(before.split(), values_N[:end], strict=True)), tuple(zip(now.split(), values_N[end:], strict=True))

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from trflm.evaluation.nbest import NBest
-from trflm.evaluation.rescore import LMScores, Sentences, distinct_sentences, require_acoustic, score_lm
-from trflm.evaluation.transcripts import match_utterances, read_transcripts
+from trflm.evaluation.second_pass.files import ListFiles
+from trflm.evaluation.second_pass.lists import ListSet, read_set
+from trflm.evaluation.second_pass.scores import LMScores, score_lm
 from trflm.evaluation.weights import content_hash
 from trflm.files.writer import replacing
 from trflm.language_model import LanguageModel
@@ -20,27 +20,19 @@ from trflm.text.mapping import parse_mapping
 
 
 @dataclass(frozen=True, eq=False)
-class Lists:
-    """A set of n-best lists with what was said, all of it read and checked."""
+class NamedLists:
+    """The dev or the test lists of a table."""
 
     name: str
-    nbest: NBest
-    references: dict[str, str]
-    sentences: Sentences
+    lists: ListSet
     hashed: str  # of the files and the mapping
 
 
-def read_set(name: str, nbest: Path, acoustic: Path, ref: Path, costs: bool, mapping: str) -> Lists:
+def read_named(name: str, files: ListFiles, mapping: str) -> NamedLists:
     """Read strictly; anything wrong stops before a model is trained."""
-    from trflm.evaluation.formats import read_nbest
-
-    references = read_transcripts(ref)
-    lists = read_nbest(nbest, acoustic, acoustic_is_cost=costs)
-    require_acoustic(lists)
-    match_utterances(lists.utterances, references, str(nbest), str(ref))
-    key = [content_hash(nbest), content_hash(acoustic), content_hash(ref), costs, mapping]
-    hashed = hashlib.sha256(json.dumps(key).encode()).hexdigest()
-    return Lists(name, lists, references, distinct_sentences(lists, parse_mapping(mapping)), hashed)
+    lists = read_set(files, parse_mapping(mapping))
+    key = [*(file.sha256 for file in lists.files.values()), bool(files.costs), mapping]
+    return NamedLists(name, lists, hashlib.sha256(json.dumps(key).encode()).hexdigest())
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,15 +43,15 @@ class Timed:
     seconds: float
 
 
-def scores_of(file: Path, model_hash: str, lists: Lists, lm: LanguageModel, in_order: bool = False) -> Timed:
+def scores_of(file: Path, model_hash: str, named: NamedLists, lm: LanguageModel, in_order: bool = False) -> Timed:
     """From the file, if it belongs to this model and these lists; else by scoring. `in_order`: scores depend on the order."""
-    key = f"{model_hash} {lists.hashed}"
+    key = f"{model_hash} {named.hashed}"
     with contextlib.suppress(OSError, KeyError, ValueError, zipfile.BadZipFile), np.load(file) as stored:
         if str(stored["key"]) == key:
             types = frozenset(str(word) for word in stored["oov_types"])
             return Timed(LMScores(stored["log_prob_H"], stored["oov_H"], types), float(stored["seconds"]))
     started = time.perf_counter()
-    scores = score_lm(lists.nbest, lists.sentences, lm, at_once=in_order)
+    scores = score_lm(named.lists.nbest, named.lists.sentences, lm, at_once=in_order)
     seconds = time.perf_counter() - started
     file.parent.mkdir(parents=True, exist_ok=True)
     with replacing(file) as content:

@@ -52,11 +52,6 @@ class Channel:
         np.fill_diagonal(matrix, 1 - self.config.substitution)
         return matrix
 
-    @property
-    def perfect(self) -> float:
-        """The probability that a phone is heard as itself, with nothing before it."""
-        return (1 - self.config.insertion) * (1 - self.config.deletion) * (1 - self.config.substitution)
-
     def corrupt(self, said: Sequence[int], rng: np.random.Generator) -> list[int]:
         """What is heard of these phones."""
         heard: list[int] = []

@@ -9,9 +9,10 @@ from evaluation.nbest_cases import three_lists
 from evaluation.toy_lm import UnigramLM
 
 from trflm.errors import InputError
-from trflm.evaluation import rescore as rescore_module
 from trflm.evaluation.nbest import NBest, NBestList
-from trflm.evaluation.rescore import LMScores, ScoreTable, distinct_sentences, rescore, score_lm
+from trflm.evaluation.second_pass import scores as scores_module
+from trflm.evaluation.second_pass.combine import ScoreTable, rescore
+from trflm.evaluation.second_pass.scores import FirstPass, distinct_sentences, score_lm
 from trflm.evaluation.weights import Weights
 from trflm.text.mapping import parse_mapping
 
@@ -41,7 +42,7 @@ def test_each_distinct_sentence_is_scored_once_and_chunks_do_not_matter(monkeypa
     assert sentences.texts == ["a b", "b a", "c0", "c1", "c2", "c3", "c4"]
     whole = score_lm(nbest, sentences, lm)
     assert lm.asked == [7]
-    monkeypatch.setattr(rescore_module, "CHUNK_WORDS", 5 * threads)
+    monkeypatch.setattr(scores_module, "CHUNK_WORDS", 5 * threads)
     done: list[int] = []
     before = torch.get_num_threads()
     try:
@@ -70,11 +71,11 @@ def test_rescore_from_python_and_mapped_text() -> None:
 
 def test_the_first_pass_model_is_one_more_model() -> None:
     nbest = NBest.collect([NBestList("u", ["a", "b"], {"acoustic": np.zeros(2), "lm": np.array([-2.0, -1.0])})])
-    table = ScoreTable(nbest, {"first": LMScores.from_first_pass(nbest, "lm")})
+    table = ScoreTable(nbest, {"first": FirstPass("lm").scores(nbest)})
     assert table.combine(Weights({"first": 1.0}, 3.0, oov_penalty=9.0)).tolist() == [-6.0, -3.0]
     assert table.default_oov_penalty == 0.0
     with pytest.raises(InputError, match="have no score 'am'; they have acoustic, lm"):
-        LMScores.from_first_pass(nbest, "am")
+        FirstPass("am").scores(nbest)
 
 
 def test_faults() -> None:
