@@ -223,6 +223,18 @@ def test_a_recipe_that_goes_on_from_another_trains_that_one_first(place: Path) -
     assert config["recipe"]["run"]["init"] == str(place / "out/trf")
 
 
+def test_a_recipe_that_learns_from_another_trains_that_one_first(place: Path) -> None:
+    recipes = place / "recipes"
+    teachers = 'kind = "distil"\nteachers = ["runs/kn"]'
+    student = (recipes / "trf.toml").read_text().replace('kind = "nce"', teachers)
+    assert teachers in student
+    (recipes / "discrete.toml").write_text(student)
+    make(place, "discrete")
+    assert (place / "out/kn/model.safetensors").exists()
+    config = json.loads((place / "out/discrete/config.json").read_text())
+    assert config["recipe"]["learner"]["teachers"] == [str(place / "out/kn")]
+
+
 def test_an_unfinished_run_is_gone_on_with(place: Path) -> None:
     recipe = place / "recipes/lstm.toml"
     recipe.write_text(recipe.read_text().replace("epochs = 3", "epochs = 3\nminutes = 1e-9"))

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from trflm.learning.loop import clip_gradient
+from trflm.potentials.cnn.bf16 import has_bf16
+from trflm.potentials.cnn.network import CNNLayers
 from trflm.potentials.protocol import Potential
 
 
@@ -29,6 +31,7 @@ class DescentConfig:
     weight_decay: float = 0.03  # decoupled
     clip: float = 1.0  # greatest gradient norm
     average: float = 0.99  # of the running mean: the share it keeps in a step; 0: no mean
+    bf16: bool = False  # a CNN's products in bf16, if this CPU has instructions for it
 
     def __post_init__(self) -> None:
         if not (self.lr > 0 and self.clip > 0 and self.lr_epochs > self.constant_epochs >= 0):
@@ -50,6 +53,9 @@ class Descent:
         assert isinstance(field, nn.Module)
         self.field, self.config = field, config
         self.potential = copy.deepcopy(field)
+        for module in self.potential.modules():
+            if isinstance(module, CNNLayers):
+                module.train_in_bf16 = config.bf16 and has_bf16()
         self.theta = [*self.potential.parameters(), *others]
         on_cpu = all(p.device.type == "cpu" for p in self.theta)
         self.optimiser = torch.optim.AdamW(

@@ -12,6 +12,7 @@ from trflm.experiment.recipe import FieldRecipe, LSTMRecipe, NGramRecipe, Recipe
 from trflm.experiment.store import read_config
 from trflm.experiment.train import Done, is_over, train
 from trflm.files.tensors import load_note
+from trflm.learning.distil import DistilConfig
 from trflm.reproduce.record import Curve
 
 CURVES = ("dev_log_likelihood", "dev_nll", "kl", "dev_perplexity", "dev_loss", "loss")
@@ -47,18 +48,32 @@ def ensure_model(name: str, source: Source, progress: Progress) -> Path:
     if not source.may_train:
         raise NotAvailable(f"not trained: there is no model in {run}")
     recipe = read_recipe(recipe_file, source.overrides)
-    start = started_from(recipe)
-    if start and (source.recipes / f"{start}.toml").exists():  # a recipe that goes on from another: that one first, beside it
-        ensure_model(start, source, progress)
-        recipe = read_recipe(recipe_file, (*source.overrides, f"run.init={source.out / start}"))
+    beside = [needed(path, source, progress) for path in (started_from(recipe), *teachers_of(recipe))]  # those first
+    overrides = [*source.overrides, *([f"run.init={beside[0]}"] if beside[0] else [])]
+    if beside[1:]:
+        overrides.append(f"learner.teachers={json.dumps(beside[1:])}")
+    recipe = read_recipe(recipe_file, overrides)
     progress.say(f"{name}: training into {run}")
     _train(recipe, run, progress)
     return run
 
 
+def needed(path: str, source: Source, progress: Progress) -> str:
+    """A run that a recipe starts or learns from: where there is a recipe for it, trained beside the others."""
+    name = Path(path).name
+    if not name or not (source.recipes / f"{name}.toml").exists():
+        return path
+    return str(ensure_model(name, source, progress))
+
+
 def started_from(recipe: Recipe) -> str:
-    """The name of the run that a recipe starts from, if it does."""
-    return "" if isinstance(recipe, NGramRecipe) else Path(recipe.run.init).name
+    """The run that a recipe starts from, if it does."""
+    return "" if isinstance(recipe, NGramRecipe) else recipe.run.init
+
+
+def teachers_of(recipe: Recipe) -> tuple[str, ...]:
+    """The runs that a recipe learns from."""
+    return recipe.learner.teachers if isinstance(recipe, FieldRecipe) and isinstance(recipe.learner, DistilConfig) else ()
 
 
 def check_recipes(names: Sequence[str], source: Source) -> None:

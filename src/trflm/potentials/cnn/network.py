@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trflm.potentials.cnn import bf16
 from trflm.potentials.cnn.bank import SumRows, TableIndex
 from trflm.potentials.cnn.layers import Convolution, MaxPool, PooledConvolution, Rows, half_offsets
 from trflm.potentials.dropout import check_share, dropout
@@ -54,6 +55,7 @@ class CNNLayers(nn.Module):
     """All but the last line of the equations: d_s features a position. Its parameters are not started here."""
 
     score_in_bf16 = False  # the products of `score`, where the CPU has instructions for it
+    train_in_bf16 = False  # those of training (`bf16`)
 
     def __init__(self, config: CNNSize, n_words: int) -> None:
         super().__init__()
@@ -82,14 +84,17 @@ class CNNLayers(nn.Module):
         rows = Rows(batch, [self.config.pool_width, self.config.stack_width])
         h_RC = self._first_layer(self._bank(batch, rows), rows, rng)
         total_RS = self.skip[0] * h_RC
+        convolution = bf16.Convolution16 if self._in_bf16() else Convolution
         for weight, a_S in zip(self.stack[1:], self.skip[1:], strict=True):
-            h_RC = Convolution.apply(h_RC, weight, rows)
+            h_RC = convolution.apply(h_RC, weight, rows)
             total_RS = torch.addcmul(total_RS, a_S, h_RC)
         return torch.relu(total_RS), rows.row_N
 
     def _first_layer(self, f_RC: Tensor, rows: Rows, rng: torch.Generator | None) -> Tensor:
         """Pooling, and the first layer of the stack."""
         width, weight, share = self.config.pool_width, self.stack[0], self.config.dropout
+        if self._in_bf16() and (rng is None or share == 0):
+            return bf16.PooledConvolution16.apply(f_RC, weight, rows)
         if PooledConvolution.applies(width, weight) and (rng is None or share == 0):
             return PooledConvolution.apply(f_RC, weight, rows)
         return Convolution.apply(dropout(MaxPool.apply(f_RC, width, rows), share, rng), weight, rows)
@@ -100,7 +105,11 @@ class CNNLayers(nn.Module):
         table, slot_U = self.word_table.of(self, words_U)
         index = TableIndex.build(batch, rows, word_N.long(), slot_U, self.offsets, self.config.bank_width)
         y_U = torch.relu(F.linear(F.embedding(words_U, self.embedding), self.projection, self.projection_bias))
-        return SumRows.apply(y_U, self.bank.flatten(1), table, index, rows.n_rows)
+        sum_rows = bf16.SumRows16 if self._in_bf16() else SumRows
+        return sum_rows.apply(y_U, self.bank.flatten(1), table, index, rows.n_rows)
+
+    def _in_bf16(self) -> bool:
+        return self.train_in_bf16 and bf16.applies(self.embedding, self.config.pool_width)
 
 
 class WordTable(WordRows):
@@ -111,7 +120,10 @@ class WordTable(WordRows):
 
         def compute(words: Tensor, out: Tensor) -> None:
             y_U = torch.relu(F.linear(cnn.embedding[words], cnn.projection, cnn.projection_bias))
-            torch.mm(y_U, cnn.bank.flatten(1), out=out)
+            if cnn._in_bf16():
+                bf16.table_rows(y_U, cnn.bank.flatten(1), out)
+            else:
+                torch.mm(y_U, cnn.bank.flatten(1), out=out)
 
         parameters = (cnn.embedding, cnn.projection, cnn.projection_bias, cnn.bank)
         with torch.no_grad():

@@ -14,6 +14,17 @@ from trflm.text import Batch
 
 def plain_phi(cnn: CNN, batch: Batch) -> Tensor:
     """phi_B by padded convolutions with the parameters of `cnn`."""
+    return plain_features(cnn, batch).sum(2) @ cnn.readout + cnn.constant
+
+
+def plain_contributions(cnn: CNN, batch: Batch) -> Tensor:
+    """[N] what each position adds to phi, in the same way."""
+    value_BL = plain_features(cnn, batch).transpose(1, 2) @ cnn.readout
+    return value_BL[batch.sentence_N, batch.position_N] + (cnn.constant / batch.lengths_B)[batch.sentence_N]
+
+
+def plain_features(cnn: CNN, batch: Batch) -> Tensor:
+    """[B, d_s, L] the features of each position, zero beyond a sentence."""
     longest = int(batch.lengths_B.max())
     ids_BL = batch.ids_N.new_zeros(len(batch), longest)
     ids_BL[batch.sentence_N, batch.position_N] = batch.ids_N
@@ -36,7 +47,7 @@ def plain_phi(cnn: CNN, batch: Batch) -> Tensor:
         layers.append(h_BCL)
     total_BSL = sum(a[:, None] * layer for a, layer in zip(cnn.skip, layers, strict=True))
     assert isinstance(total_BSL, Tensor)
-    return total_BSL.relu().sum(2) @ cnn.readout + cnn.constant
+    return total_BSL.relu()
 
 
 def half_conv1d(x_BCL: Tensor, filters: Tensor) -> Tensor:

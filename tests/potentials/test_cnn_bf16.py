@@ -1,0 +1,43 @@
+"""Training with products in bf16: the same numbers where nothing has to be rounded, and near them where it has."""
+
+import torch
+from harness import random_batch, rng
+
+from trflm.potentials.cnn.model import CNN, CNNConfig
+
+
+def both_ways(cnn: CNN, weight_N: torch.Tensor, lengths: list[int]) -> list[list[torch.Tensor]]:
+    """What each position adds, and the gradients: in fp32, then in bf16."""
+    batch, found = random_batch(len(cnn.embedding), lengths), []
+    for cnn.train_in_bf16 in (False, True):
+        cnn.forget()
+        cnn.zero_grad()
+        value_N = cnn.contributions(batch)
+        (value_N * weight_N).sum().backward()
+        found.append([value_N.detach(), *(p.grad.clone() for p in cnn.parameters() if p.grad is not None)])
+    return found
+
+
+def test_numbers_of_few_bits_are_exact():
+    """All parameters are -1, 0 or 1 and few: sums of products stay below 2^8, which bf16 holds exactly, there and back."""
+    cnn = CNN(CNNConfig(embedding=2, projection=3, bank_width=3, bank_filters=3, stack_layers=2, stack_filters=3), 5)
+    with torch.no_grad():
+        for k, parameter in enumerate(cnn.parameters()):
+            parameter.copy_(torch.randint(-1, 2, parameter.shape, generator=rng(20 + k)))
+    lengths = [1, 5, 2, 3]
+    in_fp32, in_bf16 = both_ways(cnn, torch.ones(sum(lengths)), lengths)
+    assert max(float(value.abs().max()) for value in in_fp32) > 3
+    assert sum(int((value != 0).sum()) for value in in_fp32[1:]) > 40
+    for one, two in zip(in_fp32, in_bf16, strict=True):
+        assert torch.equal(one, two)
+
+
+def test_rounding_is_small():
+    """On 2,000 positions at the widths of minimal filtering: within 1 % in phi, and the gradients point the same way."""
+    cnn = CNN(CNNConfig(embedding=32, projection=32, bank_width=4, bank_filters=32, stack_filters=32, init=0.2), 50, rng(1))
+    lengths = [1, 3, 20, 40, 17, 9, 10] * 20
+    in_fp32, in_bf16 = both_ways(cnn, torch.full((sum(lengths),), 1e-3), lengths)
+    assert float((in_fp32[0] - in_bf16[0]).norm() / in_fp32[0].norm()) < 0.01
+    for one, two in zip(in_fp32[1:], in_bf16[1:], strict=True):
+        assert not torch.equal(one, two) or one.numel() == 1
+        assert float(torch.cosine_similarity(one.flatten(), two.flatten(), dim=0)) > 0.999
