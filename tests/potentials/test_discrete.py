@@ -4,9 +4,11 @@ from collections import Counter
 
 import pytest
 import torch
-from harness import check_expected_gradient, check_potential, random_batch, random_pi, rng
+from harness import check_expected_gradient, check_potential, random_batch, random_pi, rng, tiny_vocab
 
 from trflm.errors import InputError
+from trflm.field.engine import Engine
+from trflm.field.trf import TRF
 from trflm.potentials.discrete import Alphabet, Discrete, DiscreteConfig, Features, count_features
 from trflm.potentials.discrete.patterns import FAMILIES, parse_features
 from trflm.text import Batch
@@ -208,3 +210,11 @@ def test_errors_name_the_remedy():
         count_features(random_batch(V, LENGTHS), parse_features("w"), alphabet(), (1000,))
     with pytest.raises(InputError, match=r"w\[4\] of 200,000 words.*at most 55,10.*model.order = 3"):
         count_features(random_batch(V, LENGTHS), parse_features("w"), Alphabet(200_000, torch.empty(0)), (1,))
+
+
+def test_the_engine_scores_snapshots_as_the_plain_field_does(compiled):
+    pi = random_pi(14)
+    fields = [TRF(tiny_vocab(V), a_potential(ALL, random_batch(V, LENGTHS), seed=seed), pi) for seed in (1, 2)]
+    batch = random_batch(V, LENGTHS * 4, seed=3)
+    expected = torch.stack([field.potential(batch).detach() + field.log_norm(batch.lengths_B) for field in fields])
+    torch.testing.assert_close(Engine(fields).log_probs(batch), expected, rtol=1e-10, atol=1e-10)

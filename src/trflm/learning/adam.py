@@ -1,12 +1,14 @@
-"""Adam for all learners; gradients may be sparse.
+"""The optimiser of all learners of a field: Adam where gradients are dense, Adagrad on the rows of sparse ones.
 
 A parameter whose gradient is sparse (the weights of a discrete potential) is moved in the rows that the gradient has, and only
-those are read: a step costs in proportion to them. Each row has a clock of its own, the number of steps it took part in, for
-Adam's averages and their correction; so a feature that occurs for the first time makes a step of lr, however late it comes.
+those are read: a step costs in proportion to them. Adagrad (Duchi et al. 2011) gives each row a rate that falls with what it
+has seen, lr / sqrt(sum of its squared gradients): a feature that occurs once an epoch moves by about lr when it does, one that
+occurs at every step comes to rest. At one rate for all, the noise of the frequent ones would drown what the rare ones learn.
+Such rates are far larger than Adam's for a network beside it: a parameter may say by its attribute `rate` how many times.
 
-Two ways to hold parameters down, each 0 if not asked for: `l2`, the penalty (l2 / 2) |theta|^2 as a part of the loss, whose
-gradient goes through Adam's averages with the rest; and `weight_decay`, a factor 1 - lr weight_decay a step (AdamW). What a row
-would have got of either in the steps it took no part in, it gets when it next does.
+Two ways to hold parameters down, each 0 if not asked for: `l2`, the penalty (l2 / 2) |theta|^2 as a part of the loss; and
+`weight_decay`, a factor 1 - lr weight_decay a step (AdamW). What a row would have got of either in the steps it took no part
+in, it gets when it next does.
 """
 
 from typing import Any
@@ -42,24 +44,19 @@ class Adam(torch.optim.AdamW):
 
 def step_rows(parameter: Tensor, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
     """One step of the rows of a coalesced gradient of a vector. `state` is brought up to date, and filled at the first step:
-    `count` is the clock of each row, `last` the step it last took part in."""
+    `sum` of the squared gradients of each row, and the step in which it `last` took part."""
     if not state:
         state["step"] = torch.zeros(())
-        for name in ("exp_avg", "exp_avg_sq", "count", "last"):
-            state[name] = torch.zeros_like(parameter)
+        state["sum"], state["last"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
     state["step"] += 1
-    (beta1, beta2), lr = group["betas"], group["lr"]
-    row, g, value = gradient.indices()[0], gradient.values(), parameter[gradient.indices()[0]]
-    since = state["step"] - state["last"][row]
+    row, g = gradient.indices()[0], gradient.values()
+    value, since = parameter[row], state["step"] - state["last"][row]
+    lr = group["lr"] * getattr(parameter, "rate", 1.0)
     if group["l2"]:
         g = g + group["l2"] * since * value
     if group["weight_decay"]:
         value *= (1 - lr * group["weight_decay"]) ** since
-    count = state["count"][row] + 1
-    average = state["exp_avg"][row].lerp(g, 1 - beta1)
-    square = state["exp_avg_sq"][row].lerp(g.square(), 1 - beta2)
-    value -= lr * (average / (1 - beta1**count)) / ((square / (1 - beta2**count)).sqrt() + group["eps"])
-    for name, new in (("count", count), ("exp_avg", average), ("exp_avg_sq", square)):
-        state[name][row] = new
+    total = state["sum"][row] + g.square()
+    parameter[row] = value - lr * g / (total.sqrt() + group["eps"])
+    state["sum"][row] = total
     state["last"][row] = state["step"]
-    parameter[row] = value

@@ -41,6 +41,7 @@ class DiscreteConfig:
     unigram: bool = True  # start as a unigram model; say false under a [reference], which is one or better
     classes: int = 200  # of words, by bigram exchange on the training text
     classes_file: str = ""  # lines `word class`; then `classes` plays no part
+    rate: float = 1.0  # its weights are moved at so many times learner.lr (by Adagrad, see learning/adam.py)
     kind: Literal["discrete"] = "discrete"
 
     def __post_init__(self) -> None:
@@ -50,6 +51,8 @@ class DiscreteConfig:
             raise ValueError(f'features = "{self.features}": none has an order of {self.order} or less')
         if not 1 <= len(self.min_counts) <= MOST_SYMBOLS or min(self.min_counts) < 1:
             raise ValueError(f"min_counts = {list(self.min_counts)}: give 1 to {MOST_SYMBOLS} numbers from 1 up")
+        if not self.rate > 0:
+            raise ValueError(f"rate = {self.rate}: must be positive")
         if self.classes < 1:
             raise ValueError(f"classes = {self.classes}: must be at least 1")
 
@@ -104,6 +107,7 @@ class Discrete(nn.Module):
         """Have these features from now on, with weights of 0. The parameter is a new one: do it before an optimiser has it."""
         self.key_K, self.first_P1, self.class_V = features.key_K, features.first_P1, features.alphabet.class_V
         self.weight = nn.Parameter(self.weight.new_zeros(len(features)))
+        vars(self.weight)["rate"] = self.config.rate  # the optimiser reads it
         self._features = features
 
     @property
