@@ -88,6 +88,7 @@ def notes(results: dict[str, Any]) -> list[str]:
             lines.append(f"{row['label']}: {row['status']}: {row['reason']}")
         if "unfinished" in row:
             lines.append(f"{row['label']}: training has not reached its end, only {row['unfinished']}")
+    lines += [perplexity_note(row) for row in results["rows"] if "low" in (row.get("perplexity") or {})]
     made = results["made"]
     lines.append(
         f"trflm {made['trflm']}, commit {made['commit']}, seed {results['seed']}, torch {made['torch']}, {made['machine']}."
@@ -97,7 +98,21 @@ def notes(results: dict[str, Any]) -> list[str]:
 
 def perplexity_text(row: dict[str, Any]) -> str:
     found = row.get("perplexity")
-    return "-" if not found else f"{found.get('preserve', found['reset']):.1f}"
+    if not found:
+        return "-"
+    if "low" in found:
+        return f"{found['low']:.1f} to {found['high']:.1f}"
+    return f"{found.get('preserve', found['reset']):.1f}"
+
+
+def perplexity_note(row: dict[str, Any]) -> str:
+    """What an interval rests on."""
+    found = row["perplexity"]
+    return (
+        f"{row['label']}: perplexity at least {found['low']:.1f} (proven, but for a chance of 5 %), "
+        f"at most {found['high']:.1f} (a diagnostic: samples after {found['burn_in']} sweeps), "
+        f"{found['own']:.1f} by its own zeta; {found['how']}; {found['rounds']} rounds, {found['minutes']:.1f} minutes"
+    )
 
 
 def percent(figure: dict[str, Any]) -> str:

@@ -27,7 +27,13 @@ CURVES = ("dev_log_likelihood", "dev_nll", "kl", "dev_perplexity", "dev_loss", "
 
 
 def reproduce(
-    plan: Plan, rows: list[Row], data: Path, source: Source, seed: int, progress: Callable[[], Progress]
+    plan: Plan,
+    rows: list[Row],
+    data: Path,
+    source: Source,
+    seed: int,
+    progress: Callable[[], Progress],
+    perplexity_minutes: float = 0.0,
 ) -> dict[str, Any]:
     """Make the rows and write the tables into `source.out`; the results are returned as they are stored."""
     say = progress().say
@@ -45,7 +51,7 @@ def reproduce(
     )
     if dev.hashed == test.hashed:
         raise InputError("the dev and the test lists are the same: weights are never tuned on the set that is reported")
-    evaluation = Evaluation(dev, test, text, source.out / "scores", seed, say)
+    evaluation = Evaluation(dev, test, text, source.out / "scores", seed, say, perplexity_minutes)
     results: dict[str, Any] = {
         "title": plan.title,
         "about": plan.about,

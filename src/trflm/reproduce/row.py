@@ -1,5 +1,6 @@
 """One row of a table: perplexity on the test text, weights tuned on the dev lists, word errors on the test lists, times."""
 
+import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -8,12 +9,15 @@ from typing import Any
 import numpy as np
 
 from trflm.evaluation.changes import changes
+from trflm.evaluation.effort import Effort
 from trflm.evaluation.perplexity import perplexity
 from trflm.evaluation.rescore import Rescored, ScoreTable
 from trflm.evaluation.significance import bootstrap_interval, compare
 from trflm.evaluation.tune import tune
+from trflm.evaluation.weights import content_hash
 from trflm.evaluation.wer import WordErrors, word_error_rate
 from trflm.experiment.store import load_model
+from trflm.files.tensors import write_atomically
 from trflm.language_model import LanguageModel
 from trflm.reproduce.models import last_epoch, training_seconds, unfinished
 from trflm.reproduce.scores import Lists, Timed, model_hash, scores_of
@@ -36,8 +40,18 @@ class Model:
 class Evaluation:
     """What all rows share: the lists, the test text, where scores are kept, who is told about progress."""
 
-    def __init__(self, dev: Lists, test: Lists, text: Path, keep: Path, seed: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        dev: Lists,
+        test: Lists,
+        text: Path,
+        keep: Path,
+        seed: int,
+        say: Callable[[str], None],
+        perplexity_minutes: float = 0.0,
+    ) -> None:
         self.dev, self.test, self.text, self.keep, self.seed, self.say = dev, test, text, keep, seed, say
+        self.perplexity_minutes = perplexity_minutes
         nbest = test.nbest
         self.first = word_error_rate(nbest.transcripts(nbest.hyp_starts_U1[:-1]), test.references)
         self.without_lm = word_error_rate(nbest.transcripts(nbest.best(nbest.scores["acoustic"])), test.references)
@@ -81,7 +95,7 @@ class Evaluation:
             "parameters": lm.n_parameters(),
             "training_seconds": training_seconds(run),
             "rescoring_seconds": model.test.seconds / len(self.test.nbest),
-            "perplexity": self.perplexity(lm),
+            "perplexity": self.perplexity(name, run, lm),
             "changed": self.changed(errors, rescored, lm),
         }
         if strategies:
@@ -98,14 +112,35 @@ class Evaluation:
         record["changed"] = self.changed(errors, rescored, None)
         return record, errors
 
-    def perplexity(self, lm: LanguageModel) -> dict[str, float] | None:
-        """On the test text: exact, or None for a random field, whose normalisation is an estimate only."""
+    def perplexity(self, name: str, run: Path, lm: LanguageModel) -> dict[str, Any] | None:
+        """On the test text: exact, or of a random field an interval; None if no time is given for that."""
         if not lm.normalised:
-            return None
+            return self.interval(name, run, lm) if self.perplexity_minutes else None
         text = read_corpus(self.text, lm.vocab).sentences.long()
         found = {"reset": perplexity(lm, text).perplexity}
         if "preserve" in lm.in_order():
             found["preserve"] = perplexity(lm.in_order()["preserve"], text).perplexity
+        return found
+
+    def interval(self, name: str, run: Path, lm: LanguageModel) -> dict[str, Any]:
+        """Low, high and how; measured once for each model, text and time given."""
+        asked = {
+            "model": model_hash(run),
+            "text": content_hash(self.text),
+            "minutes": self.perplexity_minutes,
+            "seed": self.seed,
+        }
+        file = self.keep / f"{name}.perplexity.json"
+        if file.exists() and (kept := json.loads(file.read_text(encoding="utf-8")))["asked"] == asked:
+            return kept["found"]
+        self.say(f"{name}: perplexity, an interval within {self.perplexity_minutes:g} minutes")
+        text, effort = read_corpus(self.text, lm.vocab).sentences.long(), Effort(self.perplexity_minutes, seed=self.seed)
+        measured = perplexity(lm, text, effort=effort, say=self.say)
+        found = {key: getattr(measured, key) for key in ("low", "high", "estimate", "how", "minutes", "rounds", "burn_in")}
+        found["own"] = measured.perplexity
+        if not measured.interrupted:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(file, json.dumps({"asked": asked, "found": found}).encode())
         return found
 
     def changed(self, errors: WordErrors, rescored: Rescored, lm: LanguageModel | None) -> list[dict[str, Any]]:
