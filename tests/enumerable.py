@@ -10,6 +10,7 @@ from trflm.lms.proposals.lstm import LSTMProposal, LSTMProposalConfig
 from trflm.potentials.blstm import BLSTM, BLSTMConfig
 from trflm.potentials.cnn.model import CNN, CNNConfig
 from trflm.potentials.cnn_blstm import CNNBLSTMConfig, cnn_blstm
+from trflm.potentials.discrete import Alphabet, Discrete, DiscreteConfig, count_features
 from trflm.potentials.mixed import Mixed
 from trflm.potentials.protocol import Potential
 from trflm.potentials.tilted import Tilted
@@ -66,6 +67,18 @@ def rough_blstm() -> BLSTM:
     return BLSTM(BLSTMConfig(embedding=4, units=5, init=0.7), V, rng(3)).double()
 
 
+def rough_discrete() -> Discrete:
+    config = DiscreteConfig(features="w", min_counts=(1,))
+    features = count_features(
+        random_batch(V, [5, 4, 3] * 10, seed=8), config.patterns, Alphabet(V, torch.zeros(V, dtype=torch.int64)), (1,)
+    )
+    potential = Discrete(config, V, features).double()
+    with torch.no_grad():
+        for parameter in potential.parameters():
+            parameter.copy_(0.5 * torch.randn(parameter.shape, generator=rng(7)))
+    return potential
+
+
 def reference():
     return kneser_ney(random_batch(V, [1, 2, 3, 4, 5, 3, 2, 4] * 20, seed=4), tiny_vocab(V), KneserNeyConfig(order=2))
 
@@ -75,6 +88,7 @@ POTENTIALS = {
     "blstm": rough_blstm,
     "cnn-blstm": lambda: cnn_blstm(CNNBLSTMConfig(**CNN_SIZES, units=4), V, rng(5)).double(),
     "bigrams": lambda: Bigrams(torch.randn(V, V, generator=rng(6))),
+    "discrete": rough_discrete,
     "mixed": lambda: Mixed([rough_cnn(), rough_blstm()]),
     "cnn on a reference": lambda: Tilted(rough_cnn(), reference()),
     "blstm on a reference": lambda: Tilted(rough_blstm(), reference()),

@@ -90,7 +90,7 @@ def make(place: Path, rows: str = "", train: bool = True) -> Results:
     plan = read_plan(place / "recipes")
     overrides = tuple(f"data.{part}={place / 'data/text.txt'}" for part in ("train", "valid"))
     source = Source(place / "recipes", place / "out", overrides, train)
-    return reproduce(plan, choose_rows(plan, rows), place / "data", source, 1, Quiet)
+    return reproduce(plan, choose_rows(plan, rows), place / "data", source, 1, Quiet, 0.1)
 
 
 def test_a_table_from_nothing_and_again_from_what_is_there(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,6 +117,9 @@ def test_a_table_from_nothing_and_again_from_what_is_there(place: Path, monkeypa
     assert kn.perplexity is not None
     assert kn.perplexity.reset > 1
     assert trf.perplexity is None
+    interval = trf.perplexity_interval
+    assert interval is not None
+    assert interval.low == interval.high > 1  # all sentences summed over
     assert lstm.strategies is not None
     assert lstm.strategies.keys() == {"preserve", "reset", "shuffle"}
     assert lstm.against_baseline is not None

@@ -21,6 +21,9 @@ def reproduce(
         tyro.conf.arg(metavar="A,B", help="Only these LSTM rows are rescored in all three ways of table 1; it takes long."),
     ] = "",
     train: Annotated[bool, tyro.conf.arg(help="Use only models that are there, as they are.")] = True,
+    perplexity_minutes: Annotated[
+        float, tyro.conf.arg(metavar="X", help="For the interval of each random field's perplexity; 0: none.")
+    ] = 20.0,
     seed: Annotated[int, tyro.conf.arg(metavar="S", help="Of bootstrap intervals and shuffling.")] = 1,
     threads: Threads = 0,
     quiet: Quiet = False,
@@ -37,8 +40,8 @@ def reproduce(
     from trflm.reproduce.plan import choose_rows, only_strategies_of, read_plan
     from trflm.reproduce.results import reproduce as make
 
-    if seed < 0:
-        raise InputError(f"--seed {seed}: must not be negative")
+    if seed < 0 or perplexity_minutes < 0:
+        raise InputError(f"--seed {seed}, --perplexity-minutes {perplexity_minutes:g}: must not be negative")
     plan = read_plan(recipes)
     chosen = choose_rows(plan, rows)
     if strategies:
@@ -47,7 +50,8 @@ def reproduce(
     if threads:
         overrides.append(f"run.threads={threads}")
     try:
-        results = make(plan, chosen, data, Source(recipes, out, tuple(overrides), train), seed, lambda: progress(quiet))
+        source = Source(recipes, out, tuple(overrides), train)
+        results = make(plan, chosen, data, source, seed, lambda: progress(quiet), perplexity_minutes)
     except Interrupted as stop:
         sys.exit(stop.exit_code)
     print(markdown(results))

@@ -4,7 +4,7 @@ from trflm.evaluation.figures import Figures
 from trflm.evaluation.second_pass.results import ORACLE
 from trflm.evaluation.significance import Comparison
 from trflm.reproduce.plan import Paper
-from trflm.reproduce.record import CombinedRow, MissingRow, ModelRow, Results, TextPerplexity
+from trflm.reproduce.record import CombinedRow, FieldPerplexity, MissingRow, ModelRow, Results
 
 
 def markdown(results: Results) -> str:
@@ -50,7 +50,7 @@ def main_table(results: Results) -> tuple[list[str], list[list[str]]]:
 def row_cells(row: ModelRow | CombinedRow) -> list[str]:
     perplexity, parameters, training = "-", "", ""  # of several models together
     if isinstance(row, ModelRow):
-        perplexity, parameters = perplexity_text(row.perplexity), f"{row.parameters / 1e6:.2f} M"
+        perplexity, parameters = perplexity_text(row), f"{row.parameters / 1e6:.2f} M"
         training = duration(row.training_seconds) + (", unfinished" if row.unfinished is not None else "")
     return [
         row.label,
@@ -70,7 +70,7 @@ def strategy_table(results: Results) -> tuple[list[str], list[list[str]]]:
         if row.strategies is not None:
             ways = [row.strategies[how] for how in ("preserve", "reset", "shuffle")]
             rates = [f"{percent(figures)} {interval(figures)}" for figures in ways]
-            rows.append([row.label, perplexity_text(row.perplexity), *rates])
+            rows.append([row.label, perplexity_text(row), *rates])
     return ["LSTM", "perplexity", "preserve", "reset", "shuffle"], rows
 
 
@@ -88,22 +88,35 @@ def notes(results: Results) -> list[str]:
         "95 %: bootstrap over utterances; differences with the p of a paired bootstrap. "
         "Per list: the time to score the hypotheses of an utterance.",
         "Perplexity: on the test text, ends of sentences counted; of an LSTM that reads the text in order. "
-        "A random field's needs an interval and is not measured here.",
+        "A random field has an interval, if time was given for it.",
     ]
     for row in results.rows:
         if isinstance(row, MissingRow):
             lines.append(f"{row.label}: {row.status}: {row.reason}")
         elif isinstance(row, ModelRow) and row.unfinished is not None:
             lines.append(f"{row.label}: training has not reached its end, only {row.unfinished}")
+        if isinstance(row, ModelRow) and row.perplexity_interval is not None:
+            lines.append(perplexity_note(row.label, row.perplexity_interval))
     made = results.made
     lines.append(f"trflm {made.trflm}, commit {made.commit}, seed {results.seed}, torch {made.torch}, {made.machine}.")
     return lines
 
 
-def perplexity_text(found: TextPerplexity | None) -> str:
-    if found is None:
+def perplexity_text(row: ModelRow) -> str:
+    if (interval := row.perplexity_interval) is not None:
+        return f"{interval.low:.1f} to {interval.high:.1f}"
+    if (found := row.perplexity) is None:
         return "-"
     return f"{found.reset if found.preserve is None else found.preserve:.1f}"
+
+
+def perplexity_note(label: str, found: FieldPerplexity) -> str:
+    """What an interval rests on."""
+    return (
+        f"{label}: perplexity at least {found.low:.1f} (proven, but for a chance of 5 %), at most {found.high:.1f} "
+        f"(a diagnostic: samples after {found.burn_in} sweeps), {found.own:.1f} by its own zeta; {found.how}; "
+        f"{found.rounds} rounds, {found.minutes:.1f} minutes"
+    )
 
 
 def percent(figures: Figures) -> str:

@@ -35,6 +35,20 @@ class TextPerplexity:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FieldPerplexity:
+    """Of the test text by a random field: at least `low` (proven, but for a chance of 5 %), at most `high` (a diagnostic)."""
+
+    low: float
+    high: float
+    estimate: float
+    own: float  # by the field's own zeta
+    how: str
+    minutes: float
+    rounds: int
+    burn_in: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class AnyRow:
     """What every row has."""
 
@@ -71,7 +85,8 @@ class ModelRow(DoneRow):
     parameters: int
     training_seconds: float | None
     rescoring_seconds: float  # a list
-    perplexity: TextPerplexity | None  # None: a random field's is not measured
+    perplexity: TextPerplexity | None  # None: of a random field there is at most an interval
+    perplexity_interval: FieldPerplexity | None = field(default=None, metadata=IF_SET)
     changed: tuple[Example, ...]
     strategies: Mapping[str, Figures] | None = field(default=None, metadata=IF_SET)  # of the three ways to read lists in order
     curves: Mapping[str, Curve]  # quantity -> (epoch, value)

@@ -26,7 +26,15 @@ from trflm.reproduce.row import Evaluation
 from trflm.reproduce.scores import read_named
 
 
-def reproduce(plan: Plan, rows: list[Row], data: Path, source: Source, seed: int, progress: Callable[[], Progress]) -> Results:
+def reproduce(
+    plan: Plan,
+    rows: list[Row],
+    data: Path,
+    source: Source,
+    seed: int,
+    progress: Callable[[], Progress],
+    perplexity_minutes: float = 0.0,
+) -> Results:
     """Make the rows and write the tables into `source.out`; the results are returned as they are stored."""
     say = progress().say
     # 1. Everything that can be wrong is looked at before anything is trained.
@@ -40,7 +48,7 @@ def reproduce(plan: Plan, rows: list[Row], data: Path, source: Source, seed: int
     dev, test = (read_named(name, of.files(data), plan.text.mapping) for name, of in (("dev", plan.dev), ("test", plan.test)))
     if dev.hashed == test.hashed:
         raise InputError("the dev and the test lists are the same: weights are never tuned on the set that is reported")
-    evaluation = Evaluation(dev, test, text, source.out / "scores", seed, plan.baseline, say)
+    evaluation = Evaluation(dev, test, text, source.out / "scores", seed, plan.baseline, say, perplexity_minutes)
     base = evaluation.baselines
     results = Results(
         title=plan.title,

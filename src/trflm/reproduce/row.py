@@ -1,21 +1,26 @@
 """One row of a table: perplexity on the test text, weights tuned on the dev lists, word errors on the test lists, times."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trflm.evaluation.effort import Effort
 from trflm.evaluation.figures import Figures, figures
 from trflm.evaluation.perplexity import perplexity
 from trflm.evaluation.second_pass.combine import Rescored, ScoreTable
 from trflm.evaluation.second_pass.results import Baselines, decisions, word_errors
 from trflm.evaluation.significance import Comparison, compare
 from trflm.evaluation.tune import Tuned, tune
+from trflm.evaluation.weights import content_hash
 from trflm.evaluation.wer import WordErrors
 from trflm.experiment.store import load_model
+from trflm.files.records import from_record, to_record
+from trflm.files.tensors import write_atomically
 from trflm.language_model import LanguageModel
 from trflm.reproduce.models import curves, last_epoch, training_seconds, unfinished
 from trflm.reproduce.plan import Row
-from trflm.reproduce.record import CombinedRow, Example, ModelRow, TextPerplexity, WordScores
+from trflm.reproduce.record import CombinedRow, Example, FieldPerplexity, ModelRow, TextPerplexity, WordScores
 from trflm.reproduce.scores import NamedLists, Timed, model_hash, scores_of
 from trflm.text import read_corpus
 
@@ -48,10 +53,18 @@ class Evaluation:
     far, the models with their scores and the errors of each row."""
 
     def __init__(
-        self, dev: NamedLists, test: NamedLists, text: Path, keep: Path, seed: int, baseline: str, say: Callable[[str], None]
+        self,
+        dev: NamedLists,
+        test: NamedLists,
+        text: Path,
+        keep: Path,
+        seed: int,
+        baseline: str,
+        say: Callable[[str], None],
+        perplexity_minutes: float = 0.0,  # for the interval of each random field; 0: none
     ) -> None:
         self.dev, self.test, self.text, self.keep, self.seed, self.baseline = dev, test, text, keep, seed, baseline
-        self.say = say
+        self.say, self.perplexity_minutes = say, perplexity_minutes
         self.baselines = Baselines(test.lists)
         self.models: dict[str, Model] = {}
         self.errors: dict[str, WordErrors] = {}
@@ -96,6 +109,7 @@ class Evaluation:
             training_seconds=training_seconds(run),
             rescoring_seconds=model.test.seconds / len(self.test.lists.nbest),
             perplexity=self.perplexity(lm),
+            perplexity_interval=self.perplexity_interval(model),
             changed=self.examples(passed, lm),
             strategies={"reset": wer, **self.in_order(model)} if strategies else None,
             curves=curves(run),
@@ -150,6 +164,25 @@ class Evaluation:
             reset=perplexity(lm, text).perplexity,
             preserve=None if preserve is None else perplexity(preserve, text).perplexity,
         )
+
+    def perplexity_interval(self, model: Model) -> FieldPerplexity | None:
+        """Of a random field, if there is time for it; measured once for each model, text and time given."""
+        if model.lm.normalised or not self.perplexity_minutes:
+            return None
+        minutes, seed = self.perplexity_minutes, self.seed
+        asked = {"model": model.hashed, "text": content_hash(self.text), "minutes": minutes, "seed": seed}
+        file = self.keep / f"{model.name}.perplexity.json"
+        if file.exists() and (kept := json.loads(file.read_text(encoding="utf-8"))).get("asked") == asked:
+            return from_record(FieldPerplexity, kept["found"])
+        self.say(f"{model.name}: perplexity, an interval within {minutes:g} minutes")
+        text = read_corpus(self.text, model.lm.vocab).sentences.long()
+        measured = perplexity(model.lm, text, effort=Effort(minutes, seed=seed), say=self.say)
+        names = ("low", "high", "estimate", "how", "minutes", "rounds", "burn_in")
+        found = FieldPerplexity(own=measured.perplexity, **{name: getattr(measured, name) for name in names})
+        if not measured.interrupted:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(file, json.dumps({"asked": asked, "found": to_record(found)}).encode())
+        return found
 
     def examples(self, passed: Passed, lm: LanguageModel | None) -> tuple[Example, ...]:
         """The utterances most improved and most harmed against the first hypotheses: what decided, term by term and word by
