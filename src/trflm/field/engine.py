@@ -16,7 +16,6 @@ from torch import Tensor
 
 from trflm.field.trf import TRF
 from trflm.language_model import LanguageModel
-from trflm.potentials.cnn.bf16 import has_bf16
 from trflm.potentials.cnn.network import CNNLayers
 from trflm.potentials.tilted import Tilted
 from trflm.speed.bf16 import has_bf16

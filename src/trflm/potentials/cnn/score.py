@@ -18,7 +18,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trflm.potentials.cnn.bf16 import has_bf16
 from trflm.potentials.cnn.network import CNNLayers, CNNSize
 from trflm.potentials.cnn.windows import Shape, WindowIndex
 from trflm.speed import compiled
