@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from trflm.learning.loop import clip_gradient
-from trflm.potentials.cnn.bf16 import has_bf16
 from trflm.potentials.cnn.network import CNNLayers
 from trflm.potentials.protocol import Potential
+from trflm.speed.bf16 import has_bf16
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,6 @@ Rows are made, rounded and multiplied in parts that stay in the cache.
 Shapes: R rows, C channels in, S channels out, Q = width * S, U distinct words, T = P * w numbers a word in the table.
 """
 
-import functools
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -22,12 +20,6 @@ from trflm.potentials.cnn.layers import CHUNK, Rows, half_offsets
 from trflm.speed import compiled
 
 WORDS = 128  # of the table at once
-
-
-@functools.cache
-def has_bf16() -> bool:
-    """Does this CPU multiply in bf16?"""
-    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def applies(like: Tensor, pool_width: int) -> bool:
