@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from trflm.errors import InputError
 from trflm.evaluation.alignment import align, nbest_errors, word_errors
-from trflm.evaluation.changes import changes, decisive_words
+from trflm.evaluation.changed import changed_utterances, decisive_words
 from trflm.evaluation.figures import Figures, figures
 from trflm.evaluation.nbest import NBest
 from trflm.evaluation.significance import bootstrap_interval, compare, matched_pairs
@@ -147,7 +147,7 @@ def test_changes_say_which_words_decided() -> None:
     references = {"u": "the market rose today", "v": "no change", "w": "it fell"}
     a = word_error_rate({"u": "the market rows to day", "v": "no change", "w": "it fell"}, references)
     b = word_error_rate({"u": "the market rose today", "v": "no change", "w": "it felt"}, references)
-    first, second = changes(a, b)
+    first, second = changed_utterances(a, b)
     assert (first.utterance, first.gain, second.utterance, second.gain) == ("u", 3, "w", -1)
     (difference,) = first.differences
     assert (difference.reference, difference.a, difference.b) == ("rose today", "rows to day", "rose today")

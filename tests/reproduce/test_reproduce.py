@@ -8,7 +8,7 @@ import pytest
 from commands import TINY_LSTM, TINY_NGRAM, TINY_RECIPE, TINY_TEXT
 
 from trflm.errors import InputError
-from trflm.evaluation.changes import Difference
+from trflm.evaluation.changed import Difference
 from trflm.evaluation.formats import write_kaldi
 from trflm.evaluation.nbest import NBestList
 from trflm.evaluation.second_pass import scores as scores_module
@@ -151,8 +151,7 @@ def test_a_table_from_nothing_and_again_from_what_is_there(place: Path, monkeypa
         raise AssertionError("scored or trained again")
 
     monkeypatch.setattr(scores, "score_lm", never)
-    monkeypatch.setattr("trflm.reproduce.models.train", never)
-    monkeypatch.setattr("trflm.reproduce.models.estimate", never)
+    monkeypatch.setattr("trflm.reproduce.models.run_recipe", never)
     again = make(place)
     assert before == {path: path.stat().st_mtime_ns for path in out.rglob("model.safetensors")}
     assert (again.rows, again.references, again.lists) == (results.rows, results.references, results.lists)

@@ -6,13 +6,13 @@ import torch
 from harness import rng
 
 from trflm.speed import threads
-from trflm.speed.threads import in_team, in_threads, team_size
+from trflm.speed.threads import in_threads, on_torch_threads, team_size
 
 needs_gomp = pytest.mark.skipif(threads.gomp_parallel() is None, reason="torch's threads are not those of GNU OpenMP")
 
 
 @pytest.mark.parametrize(
-    "run", [lambda calls: list(in_threads(calls)), pytest.param(in_team, marks=needs_gomp)], ids=["threads", "team"]
+    "run", [lambda calls: list(in_threads(calls)), pytest.param(on_torch_threads, marks=needs_gomp)], ids=["threads", "team"]
 )
 def test_calls_are_made_side_by_side(run, torch_threads):
     """Each waits for the other; results come in order, errors out, and torch's number of threads is the same after."""
@@ -93,7 +93,7 @@ def test_a_team_stops_at_the_first_error(torch_threads):
     calls = Watched([lambda n=n: call(n) for n in range(100)])
     torch_threads(2)
     with pytest.raises(KeyError, match="first"):
-        in_team(calls)
+        on_torch_threads(calls)
     assert sorted(begun) == [0, 1]
 
 
@@ -101,7 +101,7 @@ def test_a_team_stops_at_the_first_error(torch_threads):
 def test_a_team_within_a_team_is_one_thread(torch_threads):
     torch_threads(2)
     assert team_size() == 2
-    inner = in_team([lambda: (team_size(), in_team([threading.get_native_id] * 3)) for _ in range(2)])
+    inner = on_torch_threads([lambda: (team_size(), on_torch_threads([threading.get_native_id] * 3)) for _ in range(2)])
     assert all(size == 1 and len(set(ids)) == 1 for size, ids in inner)
     assert team_size() == 2
 
@@ -110,7 +110,7 @@ def test_a_team_computes_what_one_thread_does(torch_threads):
     """Large products and sums: torch would divide them between its threads."""
     a, b = torch.randn(300, 400, generator=rng(0)), torch.randn(400, 500, generator=rng(1))
     torch_threads(2)
-    for product, total in in_team([lambda: (a @ b, a.sum(1))] * 5):
+    for product, total in on_torch_threads([lambda: (a @ b, a.sum(1))] * 5):
         torch.testing.assert_close(product, a @ b)
         torch.testing.assert_close(total, a.sum(1))
 
@@ -119,4 +119,4 @@ def test_without_gnu_openmp_calls_are_simply_made(monkeypatch, torch_threads):
     monkeypatch.setattr(threads, "gomp_parallel", lambda: None)
     torch_threads(2)
     assert team_size() == 1
-    assert set(in_team([threading.get_native_id] * 3)) == {threading.get_native_id()}
+    assert set(on_torch_threads([threading.get_native_id] * 3)) == {threading.get_native_id()}

@@ -37,16 +37,12 @@ def train(
     if seed is not None:
         overrides += (f"run.seed={seed}",)
     set_up(threads)
-    from trflm.experiment import train as run
-    from trflm.experiment.estimate import estimate
     from trflm.experiment.progress import progress
-    from trflm.experiment.recipe import NGramRecipe, read_recipe
+    from trflm.experiment.recipe import read_recipe
+    from trflm.experiment.run import run_recipe
+    from trflm.experiment.train import Interrupted
 
-    what = read_recipe(recipe, overrides)
-    if isinstance(what, NGramRecipe):
-        estimate(what, out, resume, progress(quiet))
-        return
     try:
-        run.train(what, out, resume, progress(quiet))
-    except run.Interrupted as stop:
+        run_recipe(read_recipe(recipe, overrides), out, resume, progress(quiet))
+    except Interrupted as stop:
         sys.exit(stop.exit_code)

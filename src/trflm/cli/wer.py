@@ -10,7 +10,7 @@ import tyro
 from trflm.errors import InputError
 
 if TYPE_CHECKING:
-    from trflm.evaluation.changes import Change
+    from trflm.evaluation.changed import Change
     from trflm.evaluation.figures import Figures
     from trflm.evaluation.significance import Comparison
 
@@ -36,7 +36,7 @@ def wer(
         resamples: Of the bootstrap.
         as_json: Print JSON instead of a table.
     """
-    from trflm.evaluation.changes import changes as all_changes
+    from trflm.evaluation.changed import changed_utterances
     from trflm.evaluation.figures import figures
     from trflm.evaluation.significance import compare
     from trflm.evaluation.transcripts import read_transcripts
@@ -55,7 +55,7 @@ def wer(
     if against is not None:
         theirs = word_error_rate(read_transcripts(against), references, str(against), str(ref))
         their_figures = figures(theirs, seed, resamples)
-        comparison, found = compare(theirs, ours, seed, resamples), all_changes(theirs, ours)
+        comparison, found = compare(theirs, ours, seed, resamples), changed_utterances(theirs, ours)
         record["against"] = {"hyp": str(against), **to_record(their_figures)}
         record |= {"comparison": to_record(comparison), "changed": to_record(found)}
         lines += [rate_line(str(against), their_figures), comparison_line(comparison), *change_lines(found, changes)]
@@ -87,7 +87,7 @@ def _p(value: float) -> str:
 
 def change_lines(found: "Sequence[Change]", count: int) -> list[str]:
     """The words that decided, in the most improved utterances and the worst harmed."""
-    from trflm.evaluation.changes import NOTHING, decisive_words
+    from trflm.evaluation.changed import NOTHING, decisive_words
 
     if not count:
         return []

@@ -15,7 +15,7 @@ from trflm.learning.loop import Metrics, Moment
 from trflm.lms.ngram import kneser_ney
 
 
-def estimate(recipe: NGramRecipe, out: Path, resume: bool, progress: Progress) -> None:
+def estimate_ngram(recipe: NGramRecipe, out: Path, resume: bool, progress: Progress) -> None:
     """Estimate the model of a recipe into directory `out`; with `resume`, unless it is there already."""
     if recipe.run.threads:
         torch.set_num_threads(recipe.run.threads)

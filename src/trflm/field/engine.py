@@ -19,7 +19,7 @@ from trflm.language_model import LanguageModel
 from trflm.potentials.cnn.network import CNNLayers
 from trflm.potentials.tilted import Tilted
 from trflm.speed.bf16 import has_bf16
-from trflm.speed.threads import in_team
+from trflm.speed.threads import on_torch_threads
 from trflm.text import Batch
 from trflm.text.batch import in_parts
 
@@ -60,7 +60,7 @@ class Engine:
     def _part(self, part: Batch) -> Tensor:
         tilted = {field.potential.reference for field in self.fields if isinstance(field.potential, Tilted)}
         references = {reference: reference.log_prob(part).double() for reference in tilted}
-        return torch.stack(in_team([lambda f=field: self._score(f, part, references) for field in self.fields]))
+        return torch.stack(on_torch_threads([lambda f=field: self._score(f, part, references) for field in self.fields]))
 
     def _score(self, field: TRF, part: Batch, references: Mapping[LanguageModel, Tensor]) -> Tensor:
         """`field.log_prob`, the score of its reference given."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trflm.errors import InputError
-from trflm.experiment.estimate import estimate
 from trflm.experiment.progress import Progress
 from trflm.experiment.recipe import FieldRecipe, LSTMRecipe, NGramRecipe, Recipe, parse_recipe, read_recipe
+from trflm.experiment.run import run_recipe
 from trflm.experiment.store import read_config
-from trflm.experiment.train import Done, is_over, train
+from trflm.experiment.train import Done, is_over
 from trflm.files.tensors import load_note
 from trflm.learning.distil import DistilConfig
 from trflm.reproduce.record import Curve
@@ -41,7 +41,7 @@ def ensure_model(name: str, source: Source, progress: Progress) -> Path:
         if recipe is None or not source.may_train:
             return run
         progress.say(f"{name}: going on with {run}")
-        _train(recipe, run, progress)
+        run_recipe(recipe, run, resume=True, progress=progress)
         return run
     if not recipe_file.exists():
         raise NotAvailable(f"there is no recipe {recipe_file}")
@@ -54,7 +54,7 @@ def ensure_model(name: str, source: Source, progress: Progress) -> Path:
         overrides.append(f"learner.teachers={json.dumps(beside[1:])}")
     recipe = read_recipe(recipe_file, overrides)
     progress.say(f"{name}: training into {run}")
-    _train(recipe, run, progress)
+    run_recipe(recipe, run, resume=True, progress=progress)
     return run
 
 
@@ -150,11 +150,3 @@ def curves(run: Path) -> dict[str, Curve]:
     if "dev_log_likelihood" in found:
         found["dev_nll"] = tuple((epoch, -value) for epoch, value in found.pop("dev_log_likelihood"))
     return found
-
-
-def _train(recipe: Recipe, run: Path, progress: Progress) -> None:
-    match recipe:
-        case NGramRecipe():
-            estimate(recipe, run, resume=True, progress=progress)
-        case FieldRecipe() | LSTMRecipe():
-            train(recipe, run, resume=True, progress=progress)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from trflm.evaluation.changes import Change
+from trflm.evaluation.changed import Change
 from trflm.evaluation.figures import Figures
 from trflm.evaluation.significance import Comparison
 from trflm.evaluation.weights import Weights

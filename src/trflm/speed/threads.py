@@ -2,7 +2,7 @@
 
 Scoring a list is a hundred small operations. Within each of them torch's threads wait for one another; side by side, none does.
 Whole lists get threads made for them, and results as they come (`in_threads`). The parts of a list are too short for that, and
-new threads would share the cores with torch's, which go on spinning for 10 ms after an operation: those make them (`in_team`).
+new threads would share the cores with torch's, which go on spinning for 10 ms after an operation: those make them (`on_torch_threads`).
 """
 
 import ctypes
@@ -35,7 +35,7 @@ def in_threads(calls: Sequence[Callable[[], T]]) -> Generator[T, None, None]:
         torch.set_num_threads(n_threads)  # the workers' own setting is also what a new thread would take over
 
 
-def in_team(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+def on_torch_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     """The results of the calls, in order, made by torch's own OpenMP threads; within a call torch then uses one.
 
     A thread that is done takes the next call, so the longest should come first. What torch keeps for each thread, as `no_grad`,
@@ -50,7 +50,7 @@ def in_team(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     todo = enumerate(calls)
 
     def work(_: None) -> None:
-        _this_thread.in_team = True
+        _this_thread.on_torch_threads = True
         try:
             for number, call in todo:
                 results[number] = call()
@@ -58,7 +58,7 @@ def in_team(calls: Sequence[Callable[[], Any]]) -> list[Any]:
             errors.append(error)
             list(todo)  # the others need not begin
         finally:
-            _this_thread.in_team = False
+            _this_thread.on_torch_threads = False
 
     parallel(OUTLINED(work), None, n_threads, 0)  # all of the team: those left out of a smaller one would end, and be made anew
     if errors:
@@ -67,8 +67,8 @@ def in_team(calls: Sequence[Callable[[], Any]]) -> list[Any]:
 
 
 def team_size() -> int:
-    """How many threads `in_team` would use: one within a team, or where torch's threads are not those of GNU OpenMP."""
-    return 1 if getattr(_this_thread, "in_team", False) or gomp_parallel() is None else torch.get_num_threads()
+    """How many threads `on_torch_threads` would use: one within a team, or where torch's threads are not those of GNU OpenMP."""
+    return 1 if getattr(_this_thread, "on_torch_threads", False) or gomp_parallel() is None else torch.get_num_threads()
 
 
 _this_thread = threading.local()

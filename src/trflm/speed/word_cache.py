@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 
-class WordRows:
+class WordCache:
     """Changes are seen by autograd's version counters, so parameters are to be changed in place, not through `.data`.
 
     Several threads may ask at once. Rows that were handed out never change: new ones go to free places, or into new memory.

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from trflm.evaluation.alignment import nbest_errors
-from trflm.evaluation.changes import Change, changes
+from trflm.evaluation.changed import Change, changed_utterances
 from trflm.evaluation.figures import Figures, figures
 from trflm.evaluation.formats import write_jsonl
 from trflm.evaluation.nbest import ACOUSTIC, NBest
@@ -68,7 +68,10 @@ class Decision(Change):
 def decisions(rescored: Rescored, first: WordErrors, errors: WordErrors) -> list[Decision]:
     """All of them, the most improved first, the worst harmed last."""
     place = {utterance: u for u, utterance in enumerate(rescored.table.nbest.utterances)}
-    return [Decision(**vars(change), score_gains=rescored.gains(place[change.utterance])) for change in changes(first, errors)]
+    return [
+        Decision(**vars(change), score_gains=rescored.gains(place[change.utterance]))
+        for change in changed_utterances(first, errors)
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from trflm.lms.proposals.protocol import Span
 from trflm.lms.softmax import ClassSoftmax, FullSoftmax, equal_classes
 from trflm.recurrent.recurrence import Recurrence, next_states
 from trflm.speed.distinct import distinct
-from trflm.speed.word_cache import WordRows
+from trflm.speed.word_cache import WordCache
 from trflm.text import Batch
 from trflm.text.classes import cached_exchange, read_classes
 
@@ -103,7 +103,7 @@ class LSTMProposal(nn.Module):
         self.remaining = nn.Parameter(torch.empty(FARTHEST + 1, H)) if config.sees_remaining else None
         self.lstm = nn.LSTM(H, H, batch_first=True)
         self.output = FullSoftmax(H, n_words) if class_V is None else ClassSoftmax(H, class_V)
-        self.input_gates = WordRows()
+        self.input_gates = WordCache()
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -config.init, config.init, generator=rng)
 

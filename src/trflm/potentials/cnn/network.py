@@ -18,7 +18,7 @@ from trflm.potentials.cnn import bf16
 from trflm.potentials.cnn.bank import SumRows, TableIndex
 from trflm.potentials.cnn.layers import Convolution, MaxPool, PooledConvolution, Rows, half_offsets
 from trflm.potentials.dropout import check_share, dropout
-from trflm.speed.word_cache import WordRows
+from trflm.speed.word_cache import WordCache
 from trflm.text import Batch
 
 
@@ -112,7 +112,7 @@ class CNNLayers(nn.Module):
         return self.train_in_bf16 and bf16.applies(self.embedding, self.config.pool_width)
 
 
-class WordTable(WordRows):
+class WordTable(WordCache):
     """The table of a CNN, P rows [w] a word."""
 
     def of(self, cnn: CNNLayers, words_U: Tensor) -> tuple[Tensor, Tensor]:

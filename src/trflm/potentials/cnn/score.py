@@ -22,7 +22,7 @@ from trflm.potentials.cnn.network import CNNLayers, CNNSize
 from trflm.potentials.cnn.windows import Shape, WindowIndex
 from trflm.speed import compiled
 from trflm.speed.bf16 import has_bf16
-from trflm.speed.threads import in_team, team_size
+from trflm.speed.threads import on_torch_threads, team_size
 from trflm.text import Batch
 
 POSITIONS_A_WORD = 60  # are indexed in about half the time that a word's table rows take
@@ -51,7 +51,9 @@ def index_and_table(cnn: CNNLayers, batch: Batch) -> tuple[WindowIndex, Tensor, 
     more words it is better computed by all of them."""
     words_U, _ = batch.distinct_words
     calls = [lambda: WindowIndex.of(batch, window_shape(cnn.config)), lambda: cnn.word_table.of(cnn, words_U)]
-    index, (table, slot_U) = in_team(calls) if len(words_U) * POSITIONS_A_WORD < batch.n_words else [call() for call in calls]
+    index, (table, slot_U) = (
+        on_torch_threads(calls) if len(words_U) * POSITIONS_A_WORD < batch.n_words else [call() for call in calls]
+    )
     return index, table, slot_U
 
 
@@ -79,7 +81,7 @@ def pooled_bank(table: Tensor, first_row_U: Tensor, index: WindowIndex) -> Itera
     ]
     if of_width is torch_pooled_bank or team_size() == 1:
         return (width() for width in widths)
-    return reversed(in_team(widths[::-1]))
+    return reversed(on_torch_threads(widths[::-1]))
 
 
 def compiled_pooled_bank(table: Tensor, first_row_U: Tensor, words_Dk: Tensor, reads_pD: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ class Change:
         return self.errors_a - self.errors_b
 
 
-def changes(a: WordErrors, b: WordErrors) -> list[Change]:
+def changed_utterances(a: WordErrors, b: WordErrors) -> list[Change]:
     """Every utterance that A and B heard differently, the most improved first, the worst harmed last."""
     found = []
     for number, utterance in enumerate(a.utterances):
