@@ -2,7 +2,8 @@
 
 Scoring a list is a hundred small operations. Within each of them torch's threads wait for one another; side by side, none does.
 Whole lists get threads made for them, and results as they come (`in_threads`). The parts of a list are too short for that, and
-new threads would share the cores with torch's, which go on spinning for 10 ms after an operation: those make them (`on_torch_threads`).
+new threads would share the cores with torch's, which go on spinning for 10 ms after an operation: so those make them
+(`on_torch_threads`).
 """
 
 import ctypes
@@ -67,7 +68,7 @@ def on_torch_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
 
 
 def team_size() -> int:
-    """How many threads `on_torch_threads` would use: one within a team, or where torch's threads are not those of GNU OpenMP."""
+    """How many threads `on_torch_threads` would use: one within it, or where torch's threads are not those of GNU OpenMP."""
     return 1 if getattr(_this_thread, "on_torch_threads", False) or gomp_parallel() is None else torch.get_num_threads()
 
 
