@@ -36,7 +36,7 @@ class Bigrams(nn.Module):
         super().__init__()
         self.weight_VV = nn.Parameter(weight_VV.double())
 
-    def contributions(self, batch: Batch) -> Tensor:
+    def contributions(self, batch: Batch, rng: torch.Generator | None = None) -> Tensor:
         return torch.where(batch.remaining_N > 0, self.weight_VV[batch.ids_N, batch.ids_N.roll(-1)], 0.0)
 
     def forward(self, batch: Batch, rng: torch.Generator | None = None) -> Tensor:
