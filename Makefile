@@ -23,6 +23,7 @@ lint: .venv/installed
 bench: .venv/installed
 	$(BIN)/python benchmarks/potential.py --quick
 	$(BIN)/python benchmarks/augsa_step.py --quick
+	$(BIN)/python benchmarks/cloze_step.py --quick
 	$(BIN)/python benchmarks/rescoring.py --quick
 
 clean:
