@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from trflm.errors import InputError, TrainingError
-from trflm.field.snapshots import TrainedField
 from trflm.field.trf import TRF
 from trflm.learning.adam import Adam
 from trflm.learning.batches import ShuffledBatches
@@ -214,8 +213,8 @@ class AugSA(FieldLearner):
         return [(low, high, float(chains / expected)) for low, high, chains, expected in sums]
 
     @property
-    def model(self) -> TrainedField:
-        return TrainedField(self.trf, self.proposal)
+    def sampled_by(self) -> LSTMProposal:
+        return self.proposal
 
     def state_dict(self) -> dict[str, Any]:
         return {

@@ -31,7 +31,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trflm.errors import InputError
-from trflm.field.snapshots import TrainedField
 from trflm.field.trf import TRF
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.context import Context, FieldLearner
@@ -107,11 +106,6 @@ class Cloze(FieldLearner):
         log_Z = self.trf.pi.clamp(min=PI_FLOOR).log() - float(self.tilted.factor) * float(self.task.bias.detach()) * lengths
         self.trf.zeta.copy_(log_Z - self.trf.log_Z1())
         self.trf.zeta[:2] = 0.0
-
-    @property
-    def model(self) -> TrainedField:
-        self.write_zeta()
-        return TrainedField(self.trf, self.replacements.unigram)
 
     def state_dict(self) -> dict[str, Any]:
         self.write_zeta()

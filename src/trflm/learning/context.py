@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from trflm.errors import InputError
+from trflm.field.snapshots import StoredProposal, TrainedField
 from trflm.field.trf import TRF
 from trflm.kinds import Start
 from trflm.language_model import LanguageModel
@@ -159,11 +160,25 @@ class FieldLearner:
 
     trf: TRF
     batches: ShuffledBatches
+    replacements: Replacements  # of those that are evaluated by them
     notes: Sequence[str] = ()
 
     @property
     def steps_per_epoch(self) -> int:
         return self.batches.per_epoch
+
+    @property
+    def model(self) -> TrainedField:
+        self.write_zeta()
+        return TrainedField(self.trf, self.sampled_by)
+
+    def write_zeta(self) -> None:
+        """Bring the field's zeta in line with what was learned; nothing to do where zeta itself is learned."""
+
+    @property
+    def sampled_by(self) -> StoredProposal:
+        """What the field can be sampled by: the unigram, unless a learner has a better proposal."""
+        return self.replacements.unigram
 
     def usable(self, dev: Batch) -> Batch:
         """The dev sentences of lengths that training has seen: for others pi is only a floor."""

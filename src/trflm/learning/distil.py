@@ -27,7 +27,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trflm.errors import InputError
-from trflm.field.snapshots import TrainedField
 from trflm.field.trf import TRF
 from trflm.language_model import Explanation
 from trflm.learning.batches import ShuffledBatches
@@ -194,11 +193,6 @@ class Distil(FieldLearner):
         log_Z = self.trf.pi.clamp(min=PI_FLOOR).log() - self.log_norm - self.slope.detach() * lengths
         self.trf.zeta.copy_(log_Z - self.trf.log_Z1())
         self.trf.zeta[:2] = 0.0
-
-    @property
-    def model(self) -> TrainedField:
-        self.write_zeta()
-        return TrainedField(self.trf, self.replacements.unigram)
 
     def state_dict(self) -> dict[str, Any]:
         self.write_zeta()

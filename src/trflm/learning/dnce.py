@@ -14,7 +14,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from trflm.field.snapshots import TrainedField
 from trflm.field.trf import TRF
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.context import Context
@@ -96,9 +95,8 @@ class DNCE(NCE):
         return round((1 - self.config.alpha) / self.config.alpha * n_data)
 
     @property
-    def model(self) -> TrainedField:
-        self.write_zeta()
-        return TrainedField(self.trf, self.proposal)
+    def sampled_by(self) -> LSTMProposal:
+        return self.proposal
 
     def state_dict(self) -> dict[str, Any]:
         parts = {"proposal": self.proposal.state_dict(), "noise_optimiser": self.noise_optimiser.state_dict()}

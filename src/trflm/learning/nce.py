@@ -17,7 +17,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trflm.field.snapshots import TrainedField
 from trflm.field.trf import TRF
 from trflm.learning.adam import Adam
 from trflm.learning.batches import ShuffledBatches
@@ -182,11 +181,6 @@ class NCE(FieldLearner):
         lengths = np.arange(1, len(zeta))
         zeta[1:] = np.interp(lengths, seen, zeta[seen])
         self.trf.zeta.copy_(torch.from_numpy(zeta))
-
-    @property
-    def model(self) -> TrainedField:
-        self.write_zeta()
-        return TrainedField(self.trf, self.replacements.unigram)
 
     def state_dict(self) -> dict[str, Any]:
         self.write_zeta()

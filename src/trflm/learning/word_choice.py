@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from trflm.errors import InputError
-from trflm.field.snapshots import TrainedField
 from trflm.field.trf import TRF
 from trflm.learning.adam import Adam
 from trflm.learning.batches import ShuffledBatches
@@ -102,11 +101,6 @@ class WordChoice(FieldLearner):
         log_Z_B = self.trf.phi(both) - log_q_B - self.trf.log_Z1()
         slope = (above_1_B * log_Z_B).sum() / above_1_B.square().sum().clamp(min=1)
         self.trf.zeta[1:] = slope * torch.arange(self.trf.max_length, device=slope.device)
-
-    @property
-    def model(self) -> TrainedField:
-        self.write_zeta()
-        return TrainedField(self.trf, self.replacements.unigram)
 
     def state_dict(self) -> dict[str, Any]:
         self.write_zeta()

@@ -23,7 +23,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trflm.errors import InputError
-from trflm.field.snapshots import TrainedField
 from trflm.field.trf import TRF
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.context import Context, FieldLearner
@@ -124,11 +123,6 @@ class WordNCE(FieldLearner):
         log_Z = self.trf.pi.clamp(min=PI_FLOOR).log() - float(self.marker_bias.detach().sum()) / 2
         self.trf.zeta.copy_(log_Z - self.trf.log_Z1())
         self.trf.zeta[:2] = 0.0
-
-    @property
-    def model(self) -> TrainedField:
-        self.write_zeta()
-        return TrainedField(self.trf, self.replacements.unigram)
 
     def state_dict(self) -> dict[str, Any]:
         self.write_zeta()
