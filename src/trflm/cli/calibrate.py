@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
@@ -18,7 +18,7 @@ def calibrate(
     minutes: Annotated[float, tyro.conf.arg(metavar="X", help="Work at most so long.")] = 20.0,
     gap: Annotated[str, tyro.conf.arg(metavar="SHARE", help="Stop when perplexity is known as narrowly.")] = "2%",
     method: Annotated[
-        Literal["smc", "ais", "is"], tyro.conf.arg(help="Sequential Monte Carlo, annealed or plain importance sampling.")
+        str, tyro.conf.arg(metavar="HOW", help="smc (sequential Monte Carlo), ais (annealed) or is (plain).")
     ] = "smc",
     seed: Annotated[int, tyro.conf.arg(metavar="S", help="Of the random numbers.")] = 1,
     threads: Threads = 0,

@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -22,8 +22,7 @@ def perplexity(
     minutes: Annotated[float, tyro.conf.arg(metavar="X", help="Random fields: work at most so long.")] = 20.0,
     gap: Annotated[str, tyro.conf.arg(metavar="SHARE", help="Random fields: stop when the interval is as narrow.")] = "2%",
     method: Annotated[
-        Literal["smc", "ais", "is"],
-        tyro.conf.arg(help="Random fields: sequential Monte Carlo, annealed or plain importance sampling."),
+        str, tyro.conf.arg(metavar="HOW", help="Random fields: smc (sequential Monte Carlo), ais (annealed) or is (plain).")
     ] = "smc",
     burn_in: Annotated[
         int, tyro.conf.arg(metavar="B", help="Random fields: sweeps before a sentence is taken as a sample.")

@@ -20,7 +20,7 @@ from trflm.evaluation.bracket import Bracket
 from trflm.evaluation.effort import Effort, Say, prepared
 from trflm.evaluation.narrow import narrow
 from trflm.field.snapshots import FieldModel
-from trflm.sampling.estimators import EstimatorConfig
+from trflm.sampling.estimator import EstimatorConfig
 
 SENTENCES = 10_000
 

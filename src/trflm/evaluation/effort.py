@@ -13,8 +13,7 @@ from trflm.evaluation.bracket import Bracket, burnt_in
 from trflm.evaluation.narrow import Task
 from trflm.field.snapshots import FieldModel
 from trflm.learning.pull import PullConfig, pull
-from trflm.sampling.estimator import Problem
-from trflm.sampling.estimators import EstimatorConfig
+from trflm.sampling.estimator import EstimatorConfig, Problem
 from trflm.seeds import generator
 
 ALPHA = 0.05  # the probability that an end is wrong

@@ -21,7 +21,7 @@ from trflm.evaluation.narrow import closing, narrow
 from trflm.field.snapshots import FieldModel
 from trflm.field.trf import TRF
 from trflm.language_model import LanguageModel
-from trflm.sampling.estimators import EstimatorConfig
+from trflm.sampling.estimator import EstimatorConfig
 from trflm.sampling.smc import SMCConfig
 from trflm.text import Batch
 from trflm.text.lengths import PI_FLOOR

@@ -89,3 +89,12 @@ def same_length(words_BL: Tensor) -> Batch:
 def as_rows(batch: Batch) -> Tensor:
     """[B, L] the words of sentences of one length."""
     return batch.ids_N.view(len(batch), -1)
+
+
+class EstimatorConfig(Protocol):
+    """How to estimate: a frozen dataclass beside its estimator, named in `estimators.ESTIMATORS`."""
+
+    @property
+    def kind(self) -> str: ...
+
+    def build(self, problem: Problem) -> Estimator: ...
