@@ -184,6 +184,20 @@ def test_training_brings_the_loss_down(name: str):
     assert float(expected_loss(learner, learner.tilted.potential).detach()) < before - 0.4 * (before - least)
 
 
+def test_the_constant_counts_once_for_every_word():
+    """b shifts the log odds of every word by itself, and zeta takes it off again, s b l for l words."""
+    learner = cloze()
+    copied = ALL.select(torch.arange(len(ALL)))
+    before_N = learner.task.ratio(learner.tilted.potential, copied, None).detach()
+    zeta = learner.model.trf.zeta.clone()
+    with torch.no_grad():
+        learner.task.bias.fill_(0.7)
+    torch.testing.assert_close(learner.task.ratio(learner.tilted.potential, copied, None).detach(), before_N + 0.7)
+    lengths = torch.arange(2, M + 1)
+    expected = zeta[2:] - float(learner.tilted.factor) * 0.7 * lengths
+    torch.testing.assert_close(learner.model.trf.zeta[2:], expected, rtol=0, atol=1e-6)
+
+
 def test_starts_at_chance():
     """phi = 0 on a unigram reference: every word has the odds of being replaced, and no more is known."""
     learner = cloze()
