@@ -4,7 +4,7 @@ Tiny problems: V words, lengths up to m, every sentence enumerated.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +134,30 @@ def check_learner(build: Callable[[], Learner], dev: Batch, directory: Path, ste
     assert "criterion" in dev_metrics
     assert straight.evaluate(dev) == dev_metrics
     save_state(directory / "model.safetensors", straight.model.to_state())
+
+
+def check_gradient(build: Callable[[int], tuple[Learner, Sequence[Tensor]]], loss: Callable[[Any], Tensor], draws: int) -> None:
+    """The gradient that a first step leaves on the parameters is, in the mean over `draws` seeds, that of the loss which is
+    said to be minimised, summed over everything that may be drawn: each parameter within five standard errors, and these
+    are small enough together for a wrong factor to be seen."""
+    gradient_KP = torch.stack([gradient_of_a_step(*build(seed), seed) for seed in range(draws)])
+    learner, parameters = build(0)
+    expected_P = flat(torch.autograd.grad(loss(learner), parameters))
+    if draws == 1:
+        torch.testing.assert_close(gradient_KP[0], expected_P, rtol=1e-3, atol=1e-5)
+        return
+    mean_P, error_P = gradient_KP.mean(0), gradient_KP.std(0) / math.sqrt(draws)
+    assert float(error_P.norm()) < 0.1 * float(expected_P.norm())
+    assert float(((mean_P - expected_P).abs() / (error_P + 1e-6)).max()) < 5
+
+
+def gradient_of_a_step(learner: Learner, parameters: Sequence[Tensor], seed: int) -> Tensor:
+    learner.step(0, generator(seed, "step", 0))
+    return flat([gradient for p in parameters if (gradient := p.grad) is not None])
+
+
+def flat(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([tensor.detach().to_dense().double().flatten() for tensor in tensors])
 
 
 def same_state(one: Any, other: Any) -> bool:

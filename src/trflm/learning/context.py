@@ -27,7 +27,6 @@ from trflm.lms.noise import Noise, NoiseConfig, NoiseContext
 from trflm.lms.proposals.lstm import LSTMProposal, LSTMProposalConfig
 from trflm.lms.reference import ReferenceConfig
 from trflm.lms.unigram import Unigram
-from trflm.potentials.discrete import Discrete
 from trflm.potentials.protocol import PotentialConfig
 from trflm.potentials.tilted import Tilted, log_lengths
 from trflm.seeds import generator
@@ -98,8 +97,6 @@ class Context:
             self.given.fill(trf, "[model] and [reference]", "trf")
         elif self.fresh and self.reference:
             start_zeta(trf, self.reference, self.rng(3))
-        elif self.fresh and any(isinstance(part, Discrete) for part in trf.modules()):
-            trf.zeta[1:] = torch.arange(trf.max_length) * trf.log_Z1()  # exact where words add to phi one by one
         return trf.to(self.device)
 
     @cached_property

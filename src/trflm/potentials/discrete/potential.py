@@ -5,13 +5,14 @@
 so the log-likelihood of the field is concave in lambda. Gradients are sparse: a step costs in proportion to the features that
 occur (`learning.adam` moves those weights alone). The weights lambda start at 0.
 
-b is not learned: it is 0, or, if the recipe wants a unigram start, log(1 + count in the training text). With lambda = 0, phi is
-then the log-probability of a smoothed unigram model but for a constant a word, and Z_l is Z_1^l. A penalty on lambda holds the
-field near the unigram model, and not near one in which all words are alike.
+b is not learned: it is 0, or, if the recipe wants a unigram start, log(V u(w)) with the unigram shares u(w) ~ 1 + count of the
+training text. With lambda = 0 the field is then that unigram model, and Z_l = V^l, as it is for phi = 0. A penalty on lambda
+holds the field near the unigram model, and not near one in which all words are alike.
 
 Shapes: as in `features`; U words of an occurrence, at most 4.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -119,8 +120,9 @@ class Discrete(nn.Module):
         return self._features
 
     def start_as_unigram(self, text: Batch) -> None:
-        """b(w) = log(1 + count)."""
-        self.start_V.copy_(torch.bincount(text.ids_N, minlength=self.n_words).double().log1p())
+        """b(w) = log(V u(w)), u(w) ~ 1 + count."""
+        log_u_V = torch.bincount(text.ids_N, minlength=self.n_words).double().log1p().log_softmax(0)
+        self.start_V.copy_(log_u_V + math.log(self.n_words))
 
     def forward(self, batch: Batch, rng: Generator | None = None) -> Tensor:
         """phi_B."""
