@@ -84,11 +84,16 @@ def test_a_random_field_has_an_interval(tmp_path):
     assert 1 < low < high < math.inf
     assert "at least: proven, but for a chance of 5 %" in done.stdout
     assert "lengths never seen in training, with pi floored: 6" in done.stdout
+    assert "checked by annealed importance sampling" in done.stdout
+    assert "they agree" in done.stdout
     assert "round 1  perplexity" in done.stderr
     row = json.loads(trf("perplexity", tmp_path / "run", tmp_path / "long.txt", "--json", "--method", "is", *short_work).stdout)
     assert row["at least"] == row["low"] < row["high"] == row["at most"]
     assert row["counted"] == row["words"] + row["sentences"]
     assert row["by its own zeta"] > 1
+    assert row["check"]["agrees"]
+    alone = trf("perplexity", tmp_path / "run", tmp_path / "long.txt", "--json", "--check", "none", *short_work)
+    assert "check" not in json.loads(alone.stdout)
     refused = trf("perplexity", tmp_path / "run", tmp_path / "long.txt", "--gap", "narrow")
     assert (refused.returncode, "--gap narrow: give a share" in refused.stderr) == (2, True)
 

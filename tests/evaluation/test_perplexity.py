@@ -1,5 +1,6 @@
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from trflm.field.trf import TRF
 from trflm.lms.lstm import LSTM, LSTMConfig
 from trflm.lms.ngram import KneserNeyConfig, kneser_ney
 from trflm.lms.proposals.ngram import NGramProposal
-from trflm.sampling.ais import AISConfig
+from trflm.sampling.ais import AIS, AISConfig
 from trflm.sampling.draw import FieldSampler
 from trflm.sampling.mixture import TransMSConfig
 from trflm.sampling.smc import SMCConfig
@@ -79,6 +80,28 @@ def test_the_interval_holds_the_truth_and_is_as_narrow_as_asked(nothing_enumerat
     assert gaps == sorted(gaps, reverse=True)
     again = perplexity(lm, TEXT, SMCConfig(size=50), Effort(gap=0.05, **NO_LIMIT))
     assert (again.low, again.high) == (found.low, found.high)
+
+
+def test_another_estimator_checks_the_interval(nothing_enumerated, monkeypatch):
+    """Both hold the truth; one whose weights are off by a factor of e^2 is caught."""
+    lm, effort = model("blstm"), Effort(gap=0.05, **NO_LIMIT)
+    expected = truth(lm.fields[0].potential, lm.fields[0].pi)
+    found = perplexity(lm, TEXT, SMCConfig(size=50), effort, check=AISConfig())
+    assert found.check is not None
+    assert found.check.low < expected < found.check.high
+    assert found.check.how != found.how
+    assert found.check.gap <= found.gap <= 0.05
+    assert not found.disagrees
+
+    forward, backward = AIS.forward, AIS.backward
+
+    def too_much(self, rng, length, n):
+        right = forward(self, rng, length, n)
+        return replace(right, log_Z_R=right.log_Z_R + 2)
+
+    monkeypatch.setattr(AIS, "forward", too_much)
+    monkeypatch.setattr(AIS, "backward", lambda *a: backward(*a) + 2)
+    assert perplexity(lm, TEXT, SMCConfig(size=50), effort, check=AISConfig()).disagrees
 
 
 def test_snapshots_are_averaged_as_perplexities(nothing_enumerated):

@@ -13,7 +13,7 @@ from trflm.evaluation.bracket import Bracket, burnt_in
 from trflm.evaluation.narrow import Task
 from trflm.field.snapshots import FieldModel
 from trflm.learning.pull import PullConfig, pull
-from trflm.sampling.estimator import EstimatorConfig, Problem
+from trflm.sampling.estimator import Estimator, EstimatorConfig, Problem
 from trflm.seeds import generator
 
 ALPHA = 0.05  # the probability that an end is wrong
@@ -63,10 +63,22 @@ def prepared(lm: FieldModel, counts: list[dict[int, int]], how: EstimatorConfig,
                     f"proposal: {pulled.steps} sweeps of learning to follow the field, phi - log q a sentence "
                     f"{pulled.score[0]:.1f} to {pulled.score[1]:.1f}, {100 * pulled.accepted:.0f} % of the moves accepted"
                 )
-        estimator = how.build(problem)
-        if not bracket.is_exact:
-            estimator = estimator.prepare(rng, list(bracket.runs))
-            say(estimator.describe())
         samples = burnt_in(problem, effort.burn_in, effort.pull.block, effort.pull.trials)
-        tasks.append(Task(bracket, estimator, samples, rng, [], pulled))
+        estimator = ready(problem, bracket, how, rng, say)
+        tasks.append(Task(problem, bracket, estimator, samples, rng, [], pulled))
     return tasks
+
+
+def again(task: Task, how: EstimatorConfig, rng: torch.Generator, say: Say) -> Task:
+    """The same field, text and proposal, with another estimator and nothing known yet."""
+    bracket = Bracket(task.problem, task.bracket.counts, task.bracket.alpha)
+    return Task(task.problem, bracket, ready(task.problem, bracket, how, rng, say), task.samples, rng, [], task.pulled)
+
+
+def ready(problem: Problem, bracket: Bracket, how: EstimatorConfig, rng: torch.Generator, say: Say) -> Estimator:
+    """The estimator after its pilot run."""
+    estimator = how.build(problem)
+    if not bracket.is_exact:
+        estimator = estimator.prepare(rng, list(bracket.runs))
+        say(estimator.describe())
+    return estimator

@@ -19,7 +19,7 @@ import torch
 
 from trflm.evaluation.bracket import Bracket, Samples
 from trflm.learning.pull import PullInfo
-from trflm.sampling.estimator import Estimator
+from trflm.sampling.estimator import Estimator, Problem
 
 MOST = 16384  # size of an estimate: bounds the memory of a run
 LOG_ODDS = 5.0  # about log(1 / alpha) + 2 log 2
@@ -29,6 +29,7 @@ LOG_ODDS = 5.0  # about log(1 / alpha) + 2 log 2
 class Task:
     """One field to be bracketed."""
 
+    problem: Problem
     bracket: Bracket
     estimator: Estimator
     samples: Samples

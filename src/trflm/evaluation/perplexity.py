@@ -4,25 +4,26 @@ Of a normalised, left-to-right model it is a number. Of a random field it is an 
 constants (`bracket`): "at least `low`" is a theorem that fails with a probability of at most 5 %, whatever the work; "at
 most `high`" would be one too if the sentences its chains start from were exact samples of the field, and is a diagnostic as
 they are not. Snapshots of a field are models of their own: the interval is that of the mean of their perplexities, as the
-paper averages.
+paper averages. Another estimator may check the interval: two right ones overlap.
 """
 
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from trflm.evaluation.bracket import length_counts
-from trflm.evaluation.effort import Effort, Say, prepared
-from trflm.evaluation.narrow import closing, narrow
+from trflm.evaluation.effort import Effort, Say, again, prepared
+from trflm.evaluation.narrow import Task, closing, narrow
 from trflm.field.snapshots import FieldModel
 from trflm.field.trf import TRF
 from trflm.language_model import LanguageModel
 from trflm.sampling.estimator import EstimatorConfig
 from trflm.sampling.smc import SMCConfig
+from trflm.seeds import generator
 from trflm.text import Batch
 from trflm.text.lengths import PI_FLOOR
 
@@ -45,6 +46,12 @@ class Perplexity:
     pulled: int = 0  # sweeps in which the proposal learned to follow the field
     closing: float | None = None  # the ends come together as (work a round) to this power
     interrupted: bool = False
+    check: "Perplexity | None" = None  # by another estimator
+
+    @property
+    def disagrees(self) -> bool:
+        """The two intervals have nothing in common: one of them is wrong."""
+        return self.check is not None and (self.check.low > self.high or self.low > self.check.high)
 
     @property
     def perplexity(self) -> float:
@@ -66,6 +73,7 @@ def as_perplexity(log_prob: float, symbols: int) -> float:
 
 
 Watch = Callable[[Perplexity], None]
+CHECK_SHARE = 0.25  # of the time, for the other estimator
 
 
 def perplexity(
@@ -75,14 +83,16 @@ def perplexity(
     effort: Effort | None = None,
     watch: Watch = lambda so_far: None,
     say: Say = lambda line: None,
+    check: EstimatorConfig | None = None,
 ) -> Perplexity:
     """Of all sentences at once, so that a model which reads them as one text can.
 
-    `watch` sees the interval after every round; what comes before the first round is said by `say`.
+    `watch` sees the interval after every round; what comes before the first round is said by `say`. With `check` a quarter
+    of the time is for that estimator, unless its interval is as narrow sooner.
     """
     batch = lm.vocab.batch(text)
     if isinstance(lm, FieldModel):
-        return field_perplexity(lm, batch, how or SMCConfig(), effort or Effort(), watch, say)
+        return field_perplexity(lm, batch, how or SMCConfig(), effort or Effort(), watch, say, check)
     return exact(float(lm.log_prob(batch).double().sum()), batch)
 
 
@@ -91,17 +101,18 @@ def exact(log_prob: float, text: Batch) -> Perplexity:
     return Perplexity(value, value, "exact", log_prob, len(text), text.n_words, value)
 
 
-def field_perplexity(lm: FieldModel, text: Batch, how: EstimatorConfig, effort: Effort, watch: Watch, say: Say) -> Perplexity:
+def field_perplexity(
+    lm: FieldModel, text: Batch, how: EstimatorConfig, effort: Effort, watch: Watch, say: Say, check: EstimatorConfig | None
+) -> Perplexity:
     started, symbols = time.monotonic(), text.n_words + len(text)
     counts = length_counts(text)
     own = sum(float(field.log_prob(text).sum()) for field in lm.fields) / len(lm.fields)
     known = [known_part(field, text) for field in lm.fields]
-    tasks = prepared(lm, [counts] * len(lm.fields), how, effort, say)
 
     def mean_perplexity(totals: Sequence[float]) -> float:
         return sum(as_perplexity(part - total, symbols) for part, total in zip(known, totals, strict=True)) / len(known)
 
-    def result(interrupted: bool = False) -> Perplexity:
+    def known_of(tasks: list[Task], interrupted: bool = False) -> Perplexity:
         brackets = [task.bracket for task in tasks]
         lows, highs = zip(*(bracket.bounds() for bracket in brackets), strict=True)
         middle = [sum(counts[length] * value for length, value in bracket.estimate().items()) for bracket in brackets]
@@ -122,14 +133,28 @@ def field_perplexity(lm: FieldModel, text: Batch, how: EstimatorConfig, effort: 
             interrupted=interrupted,
         )
 
-    def show() -> None:
-        if all(task.begun for task in tasks):
-            watch(result())
+    def narrowed(tasks: list[Task], gap: float, seconds: float) -> Perplexity:
+        def show() -> None:
+            if all(task.begun for task in tasks):
+                watch(known_of(tasks))
 
-    def done() -> bool:
-        return all(task.begun for task in tasks) and result().gap <= effort.gap
+        def done() -> bool:
+            return all(task.begun for task in tasks) and known_of(tasks).gap <= gap
 
-    return result(narrow(tasks, done, effort.seconds_left(started), effort.goal(symbols), show))
+        return known_of(tasks, narrow(tasks, done, seconds, math.log1p(gap) * symbols, show))
+
+    tasks = prepared(lm, [counts] * len(lm.fields), how, effort, say)
+    seconds = effort.seconds_left(started)
+    found = narrowed(tasks, effort.gap, seconds if check is None else seconds * (1 - CHECK_SHARE))
+    if check is None or found.is_exact or found.interrupted:
+        return found
+    try:
+        rngs = [generator(effort.seed, "perplexity", len(tasks) + number) for number in range(len(tasks))]
+        others = [again(task, check, rng, say) for task, rng in zip(tasks, rngs, strict=True)]
+        other = narrowed(others, found.gap, effort.seconds_left(started))
+    except KeyboardInterrupt:  # before there was anything to compare with
+        return replace(found, interrupted=True)
+    return replace(found, check=other, interrupted=other.interrupted, minutes=other.minutes)
 
 
 def known_part(trf: TRF, text: Batch) -> float:
