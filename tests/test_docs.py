@@ -148,7 +148,10 @@ def test_every_path_in_a_document_is_in_the_tree(file: Path):
 
 def test_the_tree_of_the_package_is_drawn_whole():
     drawn = re.findall(r"^    (\w+(?:/|\.py)) ", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE)
-    there = [f"{path.name}/" if path.is_dir() else path.name for path in PACKAGE.iterdir() if not path.name.startswith("__")]
+    there = [
+        f"{path.name}/" if path.is_dir() else path.name for path in PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py"
+    ]
+    there = [name for name in there if not name.startswith("__")]
     assert sorted(drawn) == sorted(there)
 
 

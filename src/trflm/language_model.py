@@ -3,8 +3,10 @@
 Shapes: B sentences, N words in all.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -29,10 +31,25 @@ class Explanation:
         return self.batch.sum_words(self.word_N) + self.rest_B
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where a model came from."""
+
+    path: Path | None = None  # it was loaded from
+    unknown_types: int = 0  # how many words `<unk>` stood for in its training text; 0 if nobody counted
+
+
 class LanguageModel(Protocol):
     """A model of whole sentences over a vocabulary."""
 
     vocab: Vocab
+    origin: Origin
+
+    @property
+    def batch_free(self) -> bool:
+        """Whether the score of a sentence is the same to the last bit whatever else is scored in the same call, by the way it
+        is computed: looked up and added, not multiplied in matrices."""
+        ...
 
     @property
     def normalised(self) -> bool:
@@ -65,6 +82,12 @@ class LanguageModel(Protocol):
         ...
 
 
+def default_oov_penalty(lm: LanguageModel) -> float:
+    """What an unknown word costs if nobody says: log p(word) = log p(<unk>) - ln(types), with as many types as `<unk>` stood
+    for in the training text; as the model has words, where that is not known. It depends on nothing but the model."""
+    return math.log(max(lm.origin.unknown_types or len(lm.vocab), 1))
+
+
 class Stored(Protocol):
     """What a run stores: a random field with its proposal, or a directed model."""
 
@@ -92,6 +115,8 @@ class Directed:
     """What models that predict word after word have in common."""
 
     normalised = True
+    origin = Origin()
+    batch_free = False
 
     def explain(self, sentences: Batch | Sequence[str]) -> Explanation:
         raise NotImplementedError

@@ -59,11 +59,11 @@ def test_rescore_from_python_and_mapped_text() -> None:
     nbest = NBest.collect([NBestList("u", ["it isn't", "it is aunt"], {"acoustic": np.array([-1.0, 0.0])})])
     lm = UnigramLM({"it": -1.0, "is": -1.0, "n't": -1.0})
     plain, mapped = rescore(nbest, {lm: 1.0}), rescore(nbest, {lm: 1.0}, mapping=parse_mapping("clitics"))
-    assert plain.weights.oov_penalty == math.log(2)
-    assert plain.score_H.tolist() == pytest.approx([-1 - 2 - math.log(2), 0 - 3 - math.log(2)])
-    assert mapped.score_H.tolist() == pytest.approx([-1 - 3, 0 - 3 - math.log(1)])
+    assert plain.weights.penalty_of("lm1") == math.log(4)  # as many as the model has words, for want of a count
+    assert plain.score_H.tolist() == pytest.approx([-1 - 2 - math.log(4), 0 - 3 - math.log(4)])
+    assert mapped.score_H.tolist() == pytest.approx([-1 - 3, 0 - 3 - math.log(4)])
     assert plain.best() == {"u": "it isn't"}
-    assert plain.parts(1) == {"acoustic": 0.0, "lm1": -3.0, "lm1 OOV words": -math.log(2), "words": 0.0}
+    assert plain.parts(1) == {"acoustic": 0.0, "lm1": -3.0, "lm1 OOV words": -math.log(4), "words": 0.0}
     assert sum(plain.parts(0).values()) == pytest.approx(plain.score_H[0])
     assert rescore(nbest, {lm: 0.0}).best() == {"u": "it is aunt"}
     assert rescore(nbest, {lm: 0.0}, word_penalty=-5.0).best() == {"u": "it isn't"}

@@ -51,12 +51,12 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 def test_weights_follow_their_models(tmp_path: Path) -> None:
-    weights = for_models(example(tmp_path), ["trf", "kn5"], "w.json")
-    assert list(weights.lms.items()) == [("trf", 0.75), ("kn5", 0.25)]
+    weights = for_models(example(tmp_path), {"./trf": None, "kn5": None}, "w.json")
+    assert list(weights.lms.items()) == [("./trf", 0.75), ("kn5", 0.25)]
     assert weights.factors == (6.5 * 0.75, 6.5 * 0.25)
-    assert Weights.from_factors(["trf", "kn5"], weights.factors, -1.25, 11.0) == weights
-    with pytest.raises(InputError, match="tuned for kn5, trf, not for kn5; give the same --lm"):
-        for_models(example(tmp_path), ["kn5"], "w.json")
+    assert Weights.from_factors(["./trf", "kn5"], weights.factors, -1.25, 11.0) == weights
+    with pytest.raises(InputError, match="tuned for kn5, trf, not for kn5"):
+        for_models(example(tmp_path), {"kn5": None}, "w.json")
 
 
 def test_the_tuning_set_is_known_by_content(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 import math
 
-import pytest
 import torch
 from harness import check_language_model, random_batch, random_pi, rng, tiny_vocab
 
@@ -81,6 +80,5 @@ def test_scoring_in_parts_changes_nothing():
         torch.testing.assert_close(trf.phi(batch), trf.potential(batch).double(), rtol=1e-5, atol=1e-6)
 
 
-def test_one_string_is_not_a_list_of_sentences():
-    with pytest.raises(ValueError, match="put it in a list"):
-        tiny_trf().log_prob("w1 w2")
+def test_one_string_is_one_sentence():
+    assert torch.equal(tiny_trf().log_prob("w1 w2"), tiny_trf().log_prob(["w1 w2"]))

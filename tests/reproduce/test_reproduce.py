@@ -12,6 +12,7 @@ from trflm.evaluation.changed import Difference
 from trflm.evaluation.formats import write_kaldi
 from trflm.evaluation.nbest import NBestList
 from trflm.evaluation.second_pass import scores as scores_module
+from trflm.experiment.content import model_hash
 from trflm.experiment.progress import Quiet
 from trflm.experiment.store import load_model
 from trflm.files.records import from_record, to_record
@@ -176,7 +177,7 @@ def test_an_lstm_that_remembers_is_given_all_sentences_in_one_text(place: Path, 
 def test_a_model_is_read_and_hashed_once_for_all_its_rows(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read, hashed = [], []
     monkeypatch.setattr(row_module, "load_model", lambda run: read.append(run.name) or load_model(run))
-    monkeypatch.setattr(row_module, "model_hash", lambda run: hashed.append(run.name) or scores.model_hash(run))
+    monkeypatch.setattr(row_module, "model_hash", lambda run: hashed.append(run.name) or model_hash(run))
     make(place, "kn,lstm,kn+lstm")  # the LSTM in three ways
     assert read == hashed == ["kn", "lstm"]
 

@@ -52,10 +52,11 @@ def rescore(
         seed: Of the bootstrap interval.
     """
     set_up(threads)
-    from trflm.evaluation.second_pass.combine import Rescored, score_table, silent
+    from trflm.deploy.rescorer import content_of
+    from trflm.evaluation.second_pass.combine import Rescored, default_weights, score_table, silent
     from trflm.evaluation.second_pass.lists import read_set
     from trflm.evaluation.second_pass.results import TUNED_HERE, result, write_result
-    from trflm.evaluation.weights import Weights, for_models, load_weights
+    from trflm.evaluation.weights import for_models, load_weights
     from trflm.files.writer import write_directory
     from trflm.text.mapping import parse_mapping
 
@@ -69,23 +70,22 @@ def rescore(
     if changes and ref is None:
         raise InputError("--changes needs --ref to count errors with")
     files = lists.files(ref)
-    chosen, same = None, []
-    if weights is not None:
-        tuned = load_weights(weights)
-        chosen, mapping, same = for_models(tuned, lm, str(weights)), tuned.mapping, tuned.same_content(files.contents)
+    tuned = None if weights is None else load_weights(weights)
+    models = load_models(lm, bf16)
+    if tuned is None:
+        assert scale is not None
+        chosen, same = default_weights(models, [scale / len(lm)] * len(lm), word_penalty, oov_penalty), []
+    else:
+        chosen, mapping = for_models(tuned, dict.fromkeys(lm) | content_of(models), str(weights)), tuned.mapping
+        same = tuned.same_content(files.contents)
     if same and not force:
         raise InputError(f"{same[0]}: the weights were tuned on this very file; report on another set, or say --force")
     if same:
         note(f"{same[0]}: {TUNED_HERE}")
     read = read_set(files, parse_mapping(mapping))
-    models = load_models(lm, bf16)
 
     with write_directory(out) as directory:
         table = score_table(read, models, silent if quiet else tell)
-        if chosen is None:
-            assert scale is not None
-            penalty = table.default_oov_penalty if oov_penalty is None else oov_penalty
-            chosen = Weights(dict.fromkeys(lm, 1 / len(lm)), scale, word_penalty, penalty)
         rescored = Rescored(table, chosen)
         found = result(rescored, read, mapping, bool(same), seed)
         write_result(found, rescored, directory, scores)

@@ -6,16 +6,17 @@ Shapes: L language models.
 import hashlib
 import json
 import math
+import os
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from trflm.errors import InputError
 from trflm.evaluation.figures import Figures
 from trflm.files.reader import open_binary
-from trflm.files.records import from_record, to_record
+from trflm.files.records import IF_SET, from_record, to_record
 from trflm.files.writer import write_text
 
 FORMAT = "trflm weights 1"
@@ -23,12 +24,25 @@ FORMAT = "trflm weights 1"
 
 @dataclass(frozen=True)
 class Weights:
-    """score = acoustic + scale * sum_k weight_k * (LM_k - oov_penalty * OOV words of LM_k) + word_penalty * words."""
+    """score = acoustic + scale * sum_k weight_k * (LM_k - oov_penalty_k * OOV words of LM_k) + word_penalty * words."""
 
     lms: Mapping[str, float]  # name -> weight_k; they sum to one
     scale: float
     word_penalty: float = 0.0
     oov_penalty: float = 0.0
+    oov_penalties: Mapping[str, float] | None = field(default=None, metadata=IF_SET)  # by model, in the place of the one above
+
+    def penalty_of(self, name: str) -> float:
+        """What a word that this model does not know costs."""
+        return self.oov_penalty if self.oov_penalties is None else self.oov_penalties[name]
+
+    def renamed(self, names: Mapping[str, str]) -> "Weights":
+        """The same with other names for the models."""
+        penalties = self.oov_penalties
+        if penalties is not None:
+            penalties = {names[name]: penalty for name, penalty in penalties.items()}
+        lms = {names[name]: weight for name, weight in self.lms.items()}
+        return Weights(lms, self.scale, self.word_penalty, self.oov_penalty, penalties)
 
     @property
     def factors(self) -> tuple[float, ...]:
@@ -69,6 +83,7 @@ class TunedWeights:
     tuned_on: Mapping[str, FileContent]  # by role: nbest, ref, ...
     scale_curve: Sequence[tuple[float, float]] = ()  # (scale, WER), the other weights as tuned
     cross_validation: CrossValidation | None = None
+    models: Mapping[str, str] | None = field(default=None, metadata=IF_SET)  # name -> hash of the content
 
     def save(self, path: Path | str) -> None:
         record = {"format": FORMAT, **to_record(self)}
@@ -96,13 +111,18 @@ def load_weights(path: Path | str) -> TunedWeights:
     try:
         stored = record["weights"]
         lms = {str(name): _number(weight) for name, weight in stored["lms"].items()}
-        weights = Weights(lms, _number(stored["scale"]), _number(stored["word_penalty"]), _number(stored["oov_penalty"]))
+        penalties = stored.get("oov_penalties")
+        if penalties is not None:
+            penalties = {name: _number(penalties[name]) for name in lms}
+        scale, word, unknown = (_number(stored[key]) for key in ("scale", "word_penalty", "oov_penalty"))
+        weights = Weights(lms, scale, word, unknown, penalties)
         tuned_on = {role: from_record(FileContent, of) for role, of in record["tuned_on"].items()}
         dev, validated = from_record(Figures, record["dev"]), None
         curve = [(_number(scale), _number(wer)) for scale, wer in record["scale_curve"]]
         if stored := record["cross_validation"]:
             validated = CrossValidation(stored["folds"], from_record(Figures, stored))
-        tuned = TunedWeights(weights, str(record["mapping"]), dev, tuned_on, curve, validated)
+        models = from_record(Mapping[str, str] | None, record.get("models"))
+        tuned = TunedWeights(weights, str(record["mapping"]), dev, tuned_on, curve, validated, models)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(f"{path}: the field {error} is missing or wrong; tune again with `trf tune`") from error
     if not lms or not math.isclose(sum(lms.values()), 1, abs_tol=1e-6):
@@ -110,15 +130,25 @@ def load_weights(path: Path | str) -> TunedWeights:
     return tuned
 
 
-def for_models(tuned: TunedWeights, names: Sequence[str], path: str) -> Weights:
-    """The weights in the order of these models, which must be the ones that were tuned."""
+def for_models(tuned: TunedWeights, given: Mapping[str, str | None], path: str) -> Weights:
+    """The weights of the models that are given (name -> hash of the content, None for a score of the lists), under these names.
+
+    Models are known by their content, wherever they lie; in a file of before hashes were kept, by their path.
+    """
     weights = tuned.weights
-    if sorted(names) != sorted(weights.lms):
+    known = {name: (tuned.models or {}).get(name) or os.path.realpath(name) for name in weights.lms}
+    own: dict[str, str] = {}  # the name given -> the name tuned
+    for name, content in given.items():
+        same = [old for old, is_ in known.items() if is_ in (content, os.path.realpath(name)) and old not in own.values()]
+        if same:
+            own[name] = name if name in same else same[0]
+    if len(own) < len(given) or len(own) < len(known):
         raise InputError(
-            f"{path}: tuned for {', '.join(weights.lms)}, not for {', '.join(names)}; give the same --lm, or tune again"
+            f"{path}: tuned for {', '.join(weights.lms)}, not for {', '.join(given)}, which have another content; "
+            "give the models that were tuned, or tune again"
         )
-    ordered = {name: weights.lms[name] for name in names}
-    return Weights(ordered, weights.scale, weights.word_penalty, weights.oov_penalty)
+    named = weights.renamed({old: name for name, old in own.items()})
+    return replace(named, lms={name: named.lms[name] for name in given})
 
 
 def content_hash(path: Path | str) -> str:

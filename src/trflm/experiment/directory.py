@@ -43,7 +43,8 @@ class RunDirectory:
         config_path = path / "config.json"
         if self.checkpoint.exists() or self.model.exists():
             check_same(read_config(config_path), recipe, data, path)
-        config = {"recipe": dataclasses.asdict(recipe), "text": fingerprint(data), **provenance()}
+        known = {"text": fingerprint(data), "unknown_types": data.train.unknown_types}
+        config = {"recipe": dataclasses.asdict(recipe), **known, **provenance()}
         write_atomically(path / "vocab.txt", data.vocab.to_text().encode())
         write_atomically(config_path, (json.dumps(config, indent=1) + "\n").encode())
 

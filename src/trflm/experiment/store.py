@@ -14,7 +14,7 @@ from trflm.field.snapshots import REFERENCE, FieldModel
 from trflm.field.trf import TRF
 from trflm.files.tensors import load_note, load_state, save_state
 from trflm.kinds import Start
-from trflm.language_model import LanguageModel, Stored
+from trflm.language_model import LanguageModel, Origin, Stored
 from trflm.learning.context import Given
 from trflm.lms.ngram import KneserNeyConfig, NGram, read_arpa
 from trflm.lms.proposals import stored_proposal
@@ -67,8 +67,18 @@ def load_model(path: Path | str, bf16: bool = False) -> LanguageModel:
     With `bf16` a field's products are in bf16 if the CPU has instructions for it (see `Engine.use_bf16`).
     """
     path = Path(path)
-    if path.name.endswith((".arpa", ".arpa.gz")):
-        return read_arpa(path)
+    lm, config = (read_arpa(path), {}) if is_arpa(path) else _load_directory(path, bf16)
+    types = config.get("unknown_types")
+    lm.origin = Origin(path, types if isinstance(types, int) else 0)
+    return lm
+
+
+def is_arpa(path: Path) -> bool:
+    return path.name.endswith((".arpa", ".arpa.gz"))
+
+
+def _load_directory(path: Path, bf16: bool) -> tuple[LanguageModel, dict[str, Any]]:
+    """The model of a directory, and its config.json."""
     if not path.is_dir():
         problem = "not a model directory" if path.exists() else "there is no such directory"
         raise InputError(f"{path}: {problem}; give what trf train wrote, or an ARPA file (.arpa, .arpa.gz)")
@@ -84,11 +94,11 @@ def load_model(path: Path | str, bf16: bool = False) -> LanguageModel:
     if kind in lms.DIRECTED:
         state, _ = load_content(last, vocab)
         with belonging(last):
-            return model.stored(vocab, state)
+            return model.stored(vocab, state), config
     lm = load_fields(path, model, recipe, vocab)
     if bf16:
         lm.engine.use_bf16()
-    return lm
+    return lm, config
 
 
 def load_fields(path: Path, model: PotentialConfig, recipe: dict[str, Any], vocab: Vocab) -> FieldModel:

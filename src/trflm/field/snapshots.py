@@ -12,7 +12,7 @@ from torch import Tensor
 from trflm.errors import InputError
 from trflm.field.engine import Engine
 from trflm.field.trf import TRF
-from trflm.language_model import Explanation, LanguageModel, Stored
+from trflm.language_model import Explanation, LanguageModel, Origin, Stored
 from trflm.potentials.tilted import Tilted
 from trflm.seeds import generator
 from trflm.text import Batch, Vocab
@@ -62,6 +62,8 @@ class FieldModel:
     """A trained random field as a language model. log_prob is the mean over its fields (snapshots)."""
 
     normalised = False
+    origin = Origin()
+    batch_free = False
 
     def __init__(self, fields: Sequence[TRF], sampler: Sampler) -> None:
         self.fields = list(fields)

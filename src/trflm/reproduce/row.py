@@ -14,6 +14,7 @@ from trflm.evaluation.significance import Comparison, compare
 from trflm.evaluation.tune import Tuned, tune
 from trflm.evaluation.weights import content_hash
 from trflm.evaluation.wer import WordErrors
+from trflm.experiment.content import model_hash
 from trflm.experiment.store import load_model
 from trflm.files.records import from_record, to_record
 from trflm.files.tensors import write_atomically
@@ -21,7 +22,7 @@ from trflm.language_model import LanguageModel
 from trflm.reproduce.models import curves, last_epoch, training_seconds, unfinished
 from trflm.reproduce.plan import Row
 from trflm.reproduce.record import CombinedRow, Example, FieldPerplexity, ModelRow, TextPerplexity, WordScores
-from trflm.reproduce.scores import NamedLists, Timed, model_hash, scores_of
+from trflm.reproduce.scores import NamedLists, Timed, scores_of
 from trflm.text import read_corpus
 
 EXAMPLES = 40  # changed utterances kept in the results

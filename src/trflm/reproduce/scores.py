@@ -13,7 +13,6 @@ import numpy as np
 from trflm.evaluation.second_pass.files import ListFiles
 from trflm.evaluation.second_pass.lists import ListSet, read_set
 from trflm.evaluation.second_pass.scores import LMScores, score_lm
-from trflm.evaluation.weights import content_hash
 from trflm.files.writer import replacing
 from trflm.language_model import LanguageModel
 from trflm.text.mapping import parse_mapping
@@ -64,10 +63,3 @@ def scores_of(file: Path, model_hash: str, named: NamedLists, lm: LanguageModel,
             seconds=np.array(seconds),
         )
     return Timed(scores, seconds)
-
-
-def model_hash(run: Path) -> str:
-    """Of the model, of the snapshots it averages and of the reference it tilts."""
-    files = [*sorted(run.glob("*.safetensors")), *sorted((run / "snapshots").glob("*.safetensors"))]
-    files = [file for file in files if file.name != "training.safetensors"]
-    return hashlib.sha256(" ".join(content_hash(file) for file in files).encode()).hexdigest()

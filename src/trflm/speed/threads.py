@@ -1,5 +1,7 @@
 """Independent calls side by side, each on a thread of its own.
 
+A forked process has one thread, and GNU OpenMP waits forever for those it had before: so in a child torch uses one.
+
 Scoring a list is a hundred small operations. Within each of them torch's threads wait for one another; side by side, none does.
 Whole lists get threads made for them, and results as they come (`in_threads`). The parts of a list are too short for that, and
 new threads would share the cores with torch's, which go on spinning for 10 ms after an operation: so those make them
@@ -85,3 +87,6 @@ def gomp_parallel() -> Callable[..., None] | None:
         return None
     entry.argtypes, entry.restype = [OUTLINED, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint], None
     return entry
+
+
+os.register_at_fork(after_in_child=functools.partial(torch.set_num_threads, 1))

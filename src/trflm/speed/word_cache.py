@@ -2,14 +2,21 @@
 
 What a layer makes of a single word (the bank's table of the CNN, the input gates of the LSTM) need not be computed again for
 every occurrence: blocks of a Markov move and lists of utterances use the same few thousand words again and again.
+
+What is kept must not depend on what was asked for before. Libraries of linear algebra multiply a few rows in another way than
+many, with another last bit, so never fewer than FEWEST are computed at once.
 """
 
+import os
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Self
 
 import torch
 from torch import Tensor
+
+FEWEST = 16  # rows
 
 
 class WordCache:
@@ -20,6 +27,7 @@ class WordCache:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        _every.add(self)
         self.most_bytes = 1 << 29  # beyond this the rows start anew with the words at hand
         self.room = 0  # rows that were needed before the last start: room for all is made at once, if it is allowed
         self.forget()
@@ -61,6 +69,29 @@ class WordCache:
                 self.rows = grown
             self.room = max(self.room, self.used)
             if len(new_U):
-                compute(new_U, self.rows[first : self.used])
+                _compute(new_U, self.rows[first : self.used], compute)
                 self.slot_V[new_U] = torch.arange(first, self.used, device=words.device)
             return self.rows, self.slot_V[words]
+
+
+def _compute(words_U: Tensor, out: Tensor, compute: Callable[[Tensor, Tensor], object]) -> None:
+    """`compute(words_U, out)`, of FEWEST rows at least."""
+    if len(words_U) >= FEWEST:
+        compute(words_U, out)
+        return
+    enough = out.new_empty(FEWEST, out.shape[1])
+    compute(torch.cat([words_U, words_U[:1].expand(FEWEST - len(words_U))]), enough)
+    out.copy_(enough[: len(words_U)])
+
+
+_every: "weakref.WeakSet[WordCache]" = weakref.WeakSet()
+
+
+def _start_anew() -> None:
+    """In a forked process: a thread that was at work, and does not live here, may have held a lock and left rows half made."""
+    for cache in _every:
+        cache.lock = threading.Lock()
+        cache.forget()
+
+
+os.register_at_fork(after_in_child=_start_anew)

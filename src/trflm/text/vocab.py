@@ -88,12 +88,10 @@ class Vocab:
         return " ".join(self.words[number] for number in ids)
 
     def batch(self, sentences: "Batch | Sequence[str]") -> Batch:
-        """A packed batch of sentences given as strings; a `Batch` passes through unchanged."""
+        """A packed batch of sentences given as strings, or of a single one; a `Batch` passes through unchanged."""
         if isinstance(sentences, Batch):
             return sentences
-        if isinstance(sentences, str):
-            raise InputError("expected a list of sentences, got one string; put it in a list")
-        split = [sentence.split() for sentence in sentences]
+        split = [sentence.split() for sentence in ([sentences] if isinstance(sentences, str) else sentences)]
         for number, words in enumerate(split):
             if not words:
                 raise InputError(f"sentence {number} has no words; leave it out")

@@ -4,7 +4,7 @@ Shapes: U utterances, H hypotheses.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,10 +12,11 @@ import numpy as np
 
 from trflm.evaluation.nbest import ACOUSTIC, NBest
 from trflm.evaluation.second_pass.lists import ListSet
-from trflm.evaluation.second_pass.scores import FirstPass, LMScores, score_lm
+from trflm.evaluation.second_pass.one_list import ListScorer, Model
+from trflm.evaluation.second_pass.scores import FirstPass, LMScores, oov_types, score_lm
 from trflm.evaluation.weights import Weights
-from trflm.language_model import LanguageModel
-from trflm.text.mapping import TextMapping
+from trflm.language_model import LanguageModel, default_oov_penalty
+from trflm.text.mapping import TextMapping, parse_mapping
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,11 +37,11 @@ class ScoreTable:
         return math.log(max(len(types), 1))
 
     def combine(self, weights: Weights) -> np.ndarray:
-        """[H] acoustic + sum_k factor_k (LM_k - oov_penalty OOV_k) + word_penalty words."""
+        """[H] acoustic + sum_k factor_k (LM_k - oov_penalty_k OOV_k) + word_penalty words."""
         total_H = self.acoustic_H + weights.word_penalty * self.nbest.lengths_H
         for name, factor in zip(weights.lms, weights.factors, strict=True):
             scores = self.lms[name]
-            total_H = total_H + factor * (scores.log_prob_H - weights.oov_penalty * scores.oov_H)
+            total_H = total_H + factor * (scores.log_prob_H - weights.penalty_of(name) * scores.oov_H)
         return total_H
 
 
@@ -71,7 +72,7 @@ class Rescored:
         for name, factor in zip(weights.lms, weights.factors, strict=True):
             scores = table.lms[name]
             found[name] = float(factor * scores.log_prob_H[hypothesis])
-            found[f"{name} OOV words"] = float(-factor * weights.oov_penalty * scores.oov_H[hypothesis])
+            found[f"{name} OOV words"] = float(-factor * weights.penalty_of(name) * scores.oov_H[hypothesis])
         found["words"] = float(weights.word_penalty * table.nbest.lengths_H[hypothesis])
         return found
 
@@ -109,10 +110,44 @@ def rescore(
     lms: Mapping[LanguageModel, float],
     word_penalty: float = 0.0,
     oov_penalty: float | None = None,
-    mapping: TextMapping = (),
+    mapping: TextMapping | str = (),
 ) -> Rescored:
-    """Rescore with language models and the factor of each: `rescore(nbest, {lm: 0.7}).best()`."""
+    """Rescore lists with language models and the factor of each: `rescore(nbest, {lm: 0.7}).best()`.
+
+    Args:
+        nbest: What `read_nbest` returned.
+        lms: Models (from `trflm.load`) and what the log probability of each is multiplied by.
+        word_penalty: Added for every word, in nats.
+        oov_penalty: Taken off for every word that a model does not know; if not given, each model's own default.
+        mapping: How the recogniser's words become the models' words, by name: "ptb", "lower,clitics", ...
+    """
     models = {f"lm{number}": lm for number, lm in enumerate(lms, 1)}
-    table = score_table(ListSet(nbest, mapping), models)
-    penalty = table.default_oov_penalty if oov_penalty is None else oov_penalty
-    return Rescored(table, Weights.from_factors(list(models), lms.values(), word_penalty, penalty))
+    weights = default_weights(models, list(lms.values()), word_penalty, oov_penalty)
+    steps = parse_mapping(mapping) if isinstance(mapping, str) else mapping
+    return Rescored(score_table_by_lists(ListSet(nbest, steps), ListScorer(models, weights, steps)), weights)
+
+
+def score_table_by_lists(lists: ListSet, scorer: ListScorer) -> ScoreTable:
+    """Every list scored by itself."""
+    scored = [found for nbest in lists.nbest for found in scorer.every([nbest])]
+    joined = {}
+    for name, model in scorer.models.items():
+        log_prob_H, oov_H = (
+            np.concatenate(column)
+            for column in zip(*((s.lms[name].log_prob_K, s.lms[name].oov_K) for s in scored), strict=True)
+        )
+        joined[name] = LMScores(
+            log_prob_H, oov_H, frozenset() if isinstance(model, FirstPass) else oov_types(lists.sentences, model)
+        )
+    return ScoreTable(lists.nbest, joined)
+
+
+def default_weights(
+    models: Mapping[str, Model], factors: Sequence[float], word_penalty: float, oov_penalty: float | None
+) -> Weights:
+    """Weights that nobody tuned; an OOV penalty that is not given is each model's own."""
+    made = Weights.from_factors(list(models), factors, word_penalty, oov_penalty or 0.0)
+    if oov_penalty is not None:
+        return made
+    penalties = {name: 0.0 if isinstance(lm, FirstPass) else default_oov_penalty(lm) for name, lm in models.items()}
+    return Weights(made.lms, made.scale, made.word_penalty, 0.0, penalties)

@@ -16,8 +16,9 @@ from trflm.evaluation.changed import Change, changed_utterances
 from trflm.evaluation.figures import Figures, figures
 from trflm.evaluation.formats import write_jsonl
 from trflm.evaluation.nbest import ACOUSTIC, NBest
-from trflm.evaluation.second_pass.combine import Rescored, ScoreTable
+from trflm.evaluation.second_pass.combine import Rescored, ScoreTable, default_weights
 from trflm.evaluation.second_pass.lists import ListSet
+from trflm.evaluation.second_pass.one_list import Model
 from trflm.evaluation.significance import Comparison, compare
 from trflm.evaluation.transcripts import write_transcripts
 from trflm.evaluation.tune import cross_validate, tune
@@ -140,22 +141,29 @@ def _with_scores(rescored: Rescored) -> NBest:
 def tune_weights(
     table: ScoreTable,
     lists: ListSet,
+    models: Mapping[str, Model],
     mapping: str,
     oov_penalty: float | None = None,
     folds: int = 0,
     seed: int = 0,
 ) -> TunedWeights:
-    """The weights of fewest word errors on these lists, with their origin; cross-validated over `folds`, if there are any."""
+    """The weights of fewest word errors on these lists, with their origin; cross-validated over `folds`, if there are any.
+
+    Where the models know every word of the lists, nothing tells what an unknown one should cost: each keeps its own penalty.
+    """
     tuned = tune(table, lists.references, oov_penalty)
+    weights = tuned.weights
+    if oov_penalty is None and not any(scores.oov_H.any() for scores in table.lms.values()):
+        weights = default_weights(models, weights.factors, weights.word_penalty, None)
 
     def rate(chosen_U: np.ndarray) -> Figures:
         return figures(word_errors(lists, chosen_U), seed)
 
-    dev = rate(Rescored(table, tuned.weights).chosen_U)
+    dev = rate(Rescored(table, weights).chosen_U)
     validated = None
     if folds:
         validated = CrossValidation(folds, rate(cross_validate(table, lists.references, folds, oov_penalty).chosen_U))
-    return TunedWeights(tuned.weights, mapping, dev, lists.files, tuned.scale_curve, validated)
+    return TunedWeights(weights, mapping, dev, lists.files, tuned.scale_curve, validated)
 
 
 def costs_suspected(lists: ListSet) -> bool:

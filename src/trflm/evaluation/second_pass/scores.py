@@ -3,6 +3,7 @@
 Shapes: U utterances, H hypotheses, D distinct sentences.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -14,8 +15,12 @@ from trflm.errors import InputError
 from trflm.evaluation.nbest import NBest
 from trflm.language_model import LanguageModel
 from trflm.speed.threads import in_threads
+from trflm.text.lengths import PI_FLOOR
 from trflm.text.mapping import TextMapping, apply
 
+EMPTY_LOG_PROB = math.log(
+    PI_FLOOR
+)  # of a sentence without words, in every model: the floor that fields give to lengths not seen
 CHUNK_WORDS = 32_768  # words a language model is given at once, by all threads together: whole utterances, which share much
 
 
@@ -75,19 +80,26 @@ def score_lm(
     oov_D = np.empty(len(sentences.texts), np.int64)
 
     def score(start: int, end: int) -> int:
-        batch = lm.vocab.batch(sentences.texts[start:end])
-        log_prob_D[start:end] = lm.log_prob(batch).double().numpy(force=True)
-        oov_D[start:end] = batch.sum_words((batch.ids_N == 0).long()).numpy(force=True)
+        places = [place for place in range(start, end) if sentences.texts[place]]
+        log_prob_D[start:end], oov_D[start:end] = EMPTY_LOG_PROB, 0
+        if places:
+            batch = lm.vocab.batch([sentences.texts[place] for place in places])
+            log_prob_D[places] = lm.log_prob(batch).double().numpy(force=True)
+            oov_D[places] = batch.sum_words((batch.ids_N == 0).long()).numpy(force=True)
         return end
 
     chunks = [(0, len(sentences.texts))] if at_once else _chunks(nbest, sentences, CHUNK_WORDS // torch.get_num_threads())
     for end in in_threads([partial(score, *chunk) for chunk in chunks]):
         progress(end)
-    oov_types = {word for text in sentences.texts for word in text.split() if word not in lm.vocab.index}
     if not np.isfinite(log_prob_D).all():
         worst = sentences.texts[int(np.flatnonzero(~np.isfinite(log_prob_D))[0])]
         raise InputError(f"the language model gives {worst[:80]!r} no finite log probability; is the model trained?")
-    return LMScores(log_prob_D[sentences.index_H], oov_D[sentences.index_H], frozenset(oov_types))
+    return LMScores(log_prob_D[sentences.index_H], oov_D[sentences.index_H], oov_types(sentences, lm))
+
+
+def oov_types(sentences: Sentences, lm: LanguageModel) -> frozenset[str]:
+    """The words that a model does not know."""
+    return frozenset(word for text in sentences.texts for word in text.split() if word not in lm.vocab.index)
 
 
 def _chunks(nbest: NBest, sentences: Sentences, most_words: int) -> list[tuple[int, int]]:

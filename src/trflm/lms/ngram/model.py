@@ -31,6 +31,8 @@ class NGram(Directed):
     This holds for any model whose probabilities sum to one after every context, estimated here or read from a file.
     """
 
+    batch_free = True
+
     def __init__(self, vocab: Vocab, tables: Tables) -> None:
         assert tables.n_words == len(vocab)
         self.vocab = vocab
