@@ -10,6 +10,7 @@ from harness import random_pi, rng, tiny_vocab
 from torch import nn
 
 from trflm.field.trf import TRF
+from trflm.kinds import Start
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.cloze import FACTORS, Cloze, ClozeConfig, start_flat
 from trflm.learning.loop import training
@@ -18,6 +19,7 @@ from trflm.lms.ngram import KneserNeyConfig, kneser_ney
 from trflm.lms.unigram import Unigram
 from trflm.potentials.blstm import BLSTM, BLSTMConfig
 from trflm.potentials.cnn.model import CNN, CNNConfig
+from trflm.potentials.discrete import Discrete, DiscreteConfig
 from trflm.potentials.mixed import Mixed
 from trflm.potentials.protocol import Potential
 from trflm.potentials.tilted import Tilted
@@ -165,9 +167,17 @@ def test_the_loss_of_a_step_is_that_of_all_copies_on_average():
     assert abs(float(drawn) - float(expected)) < 0.005
 
 
+def discrete(features: str) -> Discrete:
+    """Weights move by Adagrad on the rows that occur, at ten times the rate."""
+    config = DiscreteConfig(features=features, classes=2, unigram=False, rate=10.0)
+    return config.build(Start(VOCAB, DATA, rng(1), fresh=True))
+
+
 POTENTIALS = {
     "CNN": lambda: CNN(TINY, V, rng(1)),
     "mixed": lambda: Mixed([CNN(TINY, V, rng(1)), CNN(TINY, V, rng(2))]),
+    "discrete": lambda: discrete("w+ws"),
+    "discrete and CNN": lambda: Mixed([discrete("w"), CNN(TINY, V, rng(1))]),
     "BLSTM": lambda: BLSTM(BLSTMConfig(embedding=8, units=8, init=0.1), V, rng(1)),
 }
 

@@ -1,4 +1,5 @@
-"""How `cloze` and `distil` go down their loss: Adam with decoupled weight decay, and a running mean of the potential.
+"""How `cloze` and `distil` go down their loss: Adam with decoupled weight decay (Adagrad on the rows of a discrete potential,
+see `adam`), and a running mean of the potential.
 
     lr(t)   = lr * min(1, t / warm_up) * fall,     fall = 1 for `constant_epochs`, then half a cosine down to 0 at `lr_epochs`
     mean(t) = mean(t-1) + (theta(t) - mean(t-1)) * (1 - min(average, (t + 1) / (t + 10)))
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from trflm.learning.adam import Adam
 from trflm.learning.loop import clip_gradient
 from trflm.potentials.cnn.network import CNNLayers
 from trflm.potentials.protocol import Potential
@@ -58,7 +60,7 @@ class Descent:
                 module.train_in_bf16 = config.bf16 and has_bf16()
         self.theta = [*self.potential.parameters(), *others]
         on_cpu = all(p.device.type == "cpu" for p in self.theta)
-        self.optimiser = torch.optim.AdamW(
+        self.optimiser = Adam(
             [{"params": list(self.potential.parameters())}, {"params": list(others), "weight_decay": 0.0}],
             lr=config.lr,
             weight_decay=config.weight_decay,
