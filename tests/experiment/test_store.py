@@ -3,6 +3,7 @@
 import pytest
 import torch
 from commands import TINY_TEXT
+from harness import random_batch, tiny_vocab
 
 from trflm.errors import InputError
 from trflm.experiment.directory import RunDirectory
@@ -12,6 +13,7 @@ from trflm.field.snapshots import FieldModel
 from trflm.kinds import Start
 from trflm.learning.augsa import AugSA
 from trflm.learning.nce import NCE
+from trflm.lms.ngram import KneserNeyConfig, NGram, kneser_ney
 from trflm.lms.proposals.lstm import LSTMProposalConfig
 from trflm.potentials.blstm import BLSTM
 from trflm.potentials.cnn.model import CNN
@@ -127,3 +129,32 @@ def test_a_field_of_each_potential_starts_from_word2vec_learns_and_comes_back(ki
         pass
     text = ["the cat ran", "a bird"]
     assert torch.equal(load_model(tmp_path / "run").log_prob(text), learner.trf.log_prob(text))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_model_with_numbers_that_are_not_finite_is_refused(recipe, tmp_path, value):
+    data, run = recipe.data.read(), tmp_path / "run"
+    run.mkdir()
+    write_classes((torch.arange(len(data.vocab)) > 0).long(), data.vocab, tmp_path / "classes.txt")
+    learner = recipe.build(data, fresh=True)
+    with torch.no_grad():
+        learner.trf.potential.get_parameter("readout")[0] = value
+    with RunDirectory(run, recipe, data):
+        save_model(run / "model.safetensors", learner.model)
+    with pytest.raises(InputError, match="readout holds numbers that are not finite"):
+        load_model(run)
+
+
+@pytest.mark.parametrize(("name", "what"), [("log_prob.2", "greatest log p is 50"), ("log_prob.1", "sum to 0.6")])
+@pytest.mark.filterwarnings("ignore:the .-grams of this text")
+def test_an_ngram_model_whose_probabilities_are_none_is_refused(name, what):
+    vocab = tiny_vocab(4)
+    tensors = kneser_ney(random_batch(4, [3, 4, 5] * 5), vocab, KneserNeyConfig(order=2)).to_tensors()
+    assert NGram.from_tensors(vocab, tensors).tables.n == 2
+    changed = tensors[name].clone()
+    if name == "log_prob.2":
+        changed[1] = 50
+    else:
+        changed += torch.tensor(0.6).log()
+    with pytest.raises(InputError, match=what):
+        NGram.from_tensors(vocab, {**tensors, name: changed})

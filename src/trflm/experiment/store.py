@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from trflm import lms, potentials
 from trflm.errors import InputError
@@ -140,7 +143,21 @@ def load_content(file: Path, vocab: Vocab) -> tuple[dict[str, Any], dict[str, An
         raise InputError(f"{file}: holds {note.get('content')!r}, not a model")
     if note.get("vocab", vocab_hash(vocab)) != vocab_hash(vocab):
         raise InputError(f"{file}: does not belong to the vocab.txt beside it; copy the whole directory again")
+    for name, tensor in tensors_of(state):
+        if tensor.is_floating_point() and not bool((tensor < math.inf).all()):  # log 0 = -inf may be stored, nan and inf not
+            raise InputError(
+                f"{file}: {name} holds numbers that are not finite: a damaged model, or one whose training diverged"
+            )
     return state, note
+
+
+def tensors_of(state: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
+    """(path, tensor) of all tensors in nested state."""
+    if isinstance(state, Tensor):
+        yield path, state
+    elif isinstance(state, dict | list):
+        for key, value in state.items() if isinstance(state, dict) else enumerate(state):
+            yield from tensors_of(value, f"{path}/{key}".lstrip("/"))
 
 
 @contextmanager

@@ -1,23 +1,27 @@
 """Files that survive: written beside, fsynced and renamed, so that a kill at any moment leaves the last good one.
 
 A file is safetensors with one JSON note in its metadata; nothing in it is ever executed. Nested state (an optimiser's,
-a learner's) is stored as its tensors by path and the rest as JSON.
+a learner's) is stored as its tensors by path and the rest as JSON. The note has the sha256 of everything else, so that a file
+of which a single bit was changed is not read (files of format 1 have none).
 """
 
+import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor
 
 from trflm.errors import InputError, TrainingError
 from trflm.files.writer import replacing
 
-FORMAT = 1  # raised when a file of this version could not be read by the version before
+FORMAT = 2  # raised when a file of this version could not be read by the version before
+HASHED = 2  # from this one on files have their sha256
 NOTE = "trflm"  # the metadata key
 
 
@@ -37,23 +41,34 @@ def write_atomically(path: Path, content: bytes) -> None:
 def save_state(path: Path, state: dict[str, Any], **note: Any) -> None:
     """Write nested state: dicts, lists, numbers, strings, None and tensors."""
     tensors: dict[str, Tensor] = {}
-    skeleton = strip(state, "", tensors)
-    text = json.dumps({"format": FORMAT, **note, "state": skeleton})
+    whole = {"format": FORMAT, **note, "state": strip(state, "", tensors)}
+    text = json.dumps({"sha256": content_hash(whole, tensors), **whole})
     write_atomically(path, safetensors.torch.save(tensors, {NOTE: text}))
+
+
+def content_hash(note: dict[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    """The sha256 of the note and of the name, type, shape and bytes of each tensor."""
+    digest = hashlib.sha256(json.dumps(note).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"\0{name} {tensor.dtype} {list(tensor.shape)}\0".encode())
+        digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def load_state(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """(state, note) of a file that `save_state` wrote; one clear message for anything else."""
     with opened(path) as (file, note):
         tensors = {name: file.get_tensor(name) for name in file.offset_keys()}
+        written = note.pop("sha256", None)
+        if (written is not None or note["format"] >= HASHED) and written != content_hash(note, tensors):
+            raise InputError(f"{path}: damaged: its content is not what was written (sha256); copy or train it again")
         return fill(note.pop("state"), tensors), note
 
 
 def load_note(path: Path) -> dict[str, Any]:
     """The note alone, from the header of the file: no tensor is read."""
     with opened(path) as (_, note):
-        del note["state"]
-        return note
+        return {key: value for key, value in note.items() if key not in ("state", "sha256")}
 
 
 @contextmanager

@@ -137,6 +137,10 @@ class NGram(Directed):
                 f"the n-gram model has {len(tensors['key.1']) - 2} words, the vocabulary {len(vocab)}; "
                 "they do not belong together"
             )
+        total = float(tensors["log_prob.1"].double().exp().sum())
+        most = max(float(tensors[name].max()) for _, name, _ in names if len(tensors[name]))
+        if most > 1e-4 or abs(total - 1) > 1e-2:
+            raise InputError(f"the n-gram model is damaged: its words sum to {total:.4g}, its greatest log p is {most:.4g}")
         return cls(vocab, Tables(len(vocab), [Order(*(tensors[name].numpy() for name in order)) for order in names]))
 
     @cached_property
