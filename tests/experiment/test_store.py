@@ -1,11 +1,14 @@
 """The classes of the proposal's output: by frequency, by exchange, from a file; and a model that comes back with them."""
 
+import os
+
 import pytest
 import torch
 from commands import TINY_TEXT
 from harness import random_batch, tiny_vocab
 
 from trflm.errors import InputError
+from trflm.experiment import store
 from trflm.experiment.directory import RunDirectory
 from trflm.experiment.recipe import FieldRecipe, read_recipe
 from trflm.experiment.store import load_model, save_model
@@ -158,3 +161,38 @@ def test_an_ngram_model_whose_probabilities_are_none_is_refused(name, what):
         changed += torch.tensor(0.6).log()
     with pytest.raises(InputError, match=what):
         NGram.from_tensors(vocab, {**tensors, name: changed})
+
+
+def test_snapshots_that_are_replaced_while_they_are_read_are_looked_for_again(recipe, tmp_path, monkeypatch):
+    """A run names new snapshots, then removes the old ones: between its two acts and the two of a reader."""
+    data, run = recipe.data.read(), tmp_path / "run"
+    (run / "snapshots").mkdir(parents=True)
+    write_classes((torch.arange(len(data.vocab)) > 0).long(), data.vocab, tmp_path / "classes.txt")
+    learner = recipe.build(data, fresh=True)
+
+    def snapshot(number: int) -> None:
+        save_model(run / f"snapshots/{number}.safetensors", learner.model)
+        save_model(run / "model.safetensors", learner.model, snapshots=[f"{number}.safetensors"])
+
+    with RunDirectory(run, recipe, data):
+        snapshot(1)
+    original = store.load_note
+
+    def note_then_replaced(file):
+        note = original(file)
+        if note["snapshots"] == ["1.safetensors"]:
+            snapshot(2)
+            (run / "snapshots/1.safetensors").unlink()
+        return note
+
+    monkeypatch.setattr(store, "load_note", note_then_replaced)
+    assert len(load_model(run).vocab) == len(data.vocab)
+    (run / "snapshots/2.safetensors").unlink()
+    with pytest.raises(InputError, match="there is no such file"):
+        load_model(run)
+    os.mkfifo(run / "snapshots/2.safetensors")
+    with pytest.raises(InputError, match="is not a regular file"):
+        load_model(run)
+    save_model(run / "model.safetensors", learner.model, snapshots=["../model.safetensors"])
+    with pytest.raises(InputError, match="must be names of files"):
+        load_model(run)

@@ -15,7 +15,7 @@ from trflm.errors import InputError
 from trflm.experiment.toml import choose, parse
 from trflm.field.snapshots import REFERENCE, FieldModel
 from trflm.field.trf import TRF
-from trflm.files.tensors import load_note, load_state, save_state
+from trflm.files.tensors import MissingFile, load_note, load_state, save_state
 from trflm.kinds import Start
 from trflm.language_model import LanguageModel, Origin, Stored
 from trflm.learning.context import Given
@@ -106,9 +106,7 @@ def _load_directory(path: Path, bf16: bool) -> tuple[LanguageModel, dict[str, An
 
 def load_fields(path: Path, model: PotentialConfig, recipe: dict[str, Any], vocab: Vocab) -> FieldModel:
     """A field, or the snapshots that take its place."""
-    last = path / "model.safetensors"
-    files = [path / "snapshots" / name for name in load_note(last).get("snapshots", [])] or [last]
-    contents = [load_content(file, vocab) for file in files]
+    files, contents = load_snapshots(path, vocab)
     reference = load_ngram(path / REFERENCE, vocab) if recipe.get("reference", {}).get("order") else None
     fields: list[TRF] = []
     for file, (state, note) in zip(files, contents, strict=True):
@@ -123,6 +121,23 @@ def load_fields(path: Path, model: PotentialConfig, recipe: dict[str, Any], voca
     learner = recipe.get("learner", {})
     moves = TransMSConfig(**{k: learner[k] for k in ("jump_range", "block", "trials") if k in learner})
     return FieldModel(fields, FieldSampler(proposal, moves))
+
+
+def load_snapshots(path: Path, vocab: Vocab) -> tuple[list[Path], list[tuple[dict[str, Any], dict[str, Any]]]]:
+    """The files of a field, or of the snapshots that take its place, and what they hold. A run that is training removes old
+    snapshots after it has named new ones: whoever comes between looks again."""
+    last = path / "model.safetensors"
+    names = None
+    while True:
+        before, names = names, load_note(last).get("snapshots", [])
+        if not isinstance(names, list) or not all(isinstance(name, str) and Path(name).name == name for name in names):
+            raise InputError(f"{last}: its snapshots must be names of files, not {str(names)[:100]!r}")
+        files = [path / "snapshots" / name for name in names] or [last]
+        try:
+            return files, [load_content(file, vocab) for file in files]
+        except MissingFile:
+            if names == before:
+                raise
 
 
 def load_proposal(state: dict[str, Any], recipe: dict[str, Any], vocab: Vocab, trf: TRF, reference: NGram | None) -> Proposal:

@@ -25,6 +25,10 @@ HASHED = 2  # from this one on files have their sha256
 NOTE = "trflm"  # the metadata key
 
 
+class MissingFile(InputError):
+    """There is no such file."""
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace `path` by `content` in one move, or leave it as it was and raise TrainingError."""
     try:
@@ -74,6 +78,8 @@ def load_note(path: Path) -> dict[str, Any]:
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
     """(file, what its header says); whatever does not fit is an InputError."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: is not a regular file")  # a pipe would be waited for
     try:
         with safetensors.safe_open(path, "pt") as file:
             text = (file.metadata() or {}).get(NOTE)
@@ -88,7 +94,7 @@ def opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
     except InputError:
         raise
     except FileNotFoundError as error:
-        raise InputError(f"{path}: there is no such file") from error
+        raise MissingFile(f"{path}: there is no such file") from error
     except (safetensors.SafetensorError, ValueError, TypeError, KeyError, OSError) as error:
         raise InputError(f"{path}: not a model file, or a damaged one ({error}); copy or train it again") from error
 
