@@ -1,11 +1,14 @@
 # make demo, make test, make lint, make bench: each sets up .venv first. Only Python 3.11, make and a C compiler are needed.
+# TORCH_INDEX=URL takes torch from that package index (PyTorch's own, for its CPU build) instead of the ordinary one.
 PYTHON ?= python3
+TORCH_INDEX ?=
 BIN := .venv/bin
 
 .PHONY: demo test lint bench clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
+	$(if $(TORCH_INDEX),$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --index-url $(TORCH_INDEX) torch)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,word2vec,demo]'
 	touch $@
 
