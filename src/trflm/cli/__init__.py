@@ -26,7 +26,7 @@ from trflm.cli.score import score
 from trflm.cli.train import train
 from trflm.cli.tune import tune
 from trflm.cli.wer import wer
-from trflm.errors import InputError, TrainingError
+from trflm.errors import InputError, TrainingError, printable
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
@@ -48,7 +48,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 def main() -> NoReturn:
     """Run one command of `sys.argv`, and end the process with its exit status."""
-    warnings.showwarning = lambda message, *where: print(f"trf: {message}", file=sys.stderr)
+    warnings.showwarning = lambda message, *where: print(f"trf: {printable(message)}", file=sys.stderr)
     try:
         tyro.extras.subcommand_cli_from_dict(
             COMMANDS,
@@ -64,7 +64,11 @@ def main() -> NoReturn:
     except BrokenPipeError:  # the reader of our output has gone, as with `trf score ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except MemoryError:
+    except OSError as error:  # a full disk, or a pipe or file that failed under our hands
+        sys.exit(complain(f"{error.filename or 'writing'}: {error.strerror or error}", 1))
+    except (MemoryError, RuntimeError) as error:  # torch says by a RuntimeError that it is out of memory
+        if isinstance(error, RuntimeError) and "allocate memory" not in str(error) and "out of memory" not in str(error):
+            raise
         sys.exit(complain("out of memory; use a smaller batch or shorter sentences", 1))
     except KeyboardInterrupt:
         sys.exit(complain("interrupted", 130))
@@ -72,5 +76,5 @@ def main() -> NoReturn:
 
 
 def complain(error: object, status: int) -> int:
-    print(f"trf: {error}", file=sys.stderr)
+    print(f"trf: {printable(error)}", file=sys.stderr)
     return status

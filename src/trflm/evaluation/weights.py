@@ -15,6 +15,7 @@ from typing import Any
 
 from trflm.errors import InputError
 from trflm.evaluation.figures import Figures
+from trflm.files.parse import parse_json
 from trflm.files.reader import open_binary
 from trflm.files.records import IF_SET, from_record, to_record
 from trflm.files.writer import write_text
@@ -103,7 +104,7 @@ def load_weights(path: Path | str) -> TunedWeights:
     """What `save` wrote. Anything else is an InputError that names the faulty field."""
     with open_binary(path) as file:
         try:
-            record = json.loads(file.read())
+            record = parse_json(file.read())
         except (ValueError, RecursionError, OSError, EOFError, zlib.error) as error:
             raise InputError(f"{path}: is not a weights file: {error}; make one with `trf tune`") from error
     if not isinstance(record, dict) or record.get("format") != FORMAT:

@@ -1,13 +1,13 @@
 """A run as one self-contained HTML page: what it was, and its curves. No scripts, nothing fetched: the charts are SVG."""
 
 import html
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 from trflm.errors import InputError
 from trflm.experiment.store import read_config
+from trflm.files.parse import parse_json
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 420, 190, 58, 10, 8, 24
 POINTS = 400  # the most points of a curve
@@ -56,9 +56,10 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     rows = []
     for number, line in enumerate(lines, 1):
         try:
-            row = json.loads(line)
-            rows.append({**row, "step": int(row["step"]), "epoch": float(row["epoch"])})
-        except (ValueError, TypeError, KeyError) as error:
+            row = parse_json(line)
+            numbers = {name: float(value) for name, value in row.items()}
+            rows.append({**numbers, "step": int(row["step"]), "epoch": float(row["epoch"])})
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             if number < len(lines):  # the last line may be one that a running training is writing
                 raise InputError(f"{path}:{number}: not a line of metrics: {error!r}") from error
     if not rows:

@@ -1,7 +1,6 @@
 """Models on disk: a directory with config.json, vocab.txt, model.safetensors and perhaps snapshots/; or an ARPA file."""
 
 import hashlib
-import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from trflm.errors import InputError
 from trflm.experiment.toml import choose, parse
 from trflm.field.snapshots import REFERENCE, FieldModel
 from trflm.field.trf import TRF
+from trflm.files.parse import parse_json
 from trflm.files.tensors import MissingFile, load_note, load_state, save_state
 from trflm.kinds import Start
 from trflm.language_model import LanguageModel, Origin, Stored
@@ -187,7 +187,7 @@ def belonging(file: Path) -> Iterator[None]:
 
 def read_config(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = parse_json(path.read_text(encoding="utf-8"))
         if not isinstance(config, dict):
             raise ValueError("not a JSON object")
     except FileNotFoundError as error:

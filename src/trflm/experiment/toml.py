@@ -5,25 +5,27 @@ A section that can hold several kinds of thing says which by `kind = "..."`; the
 
 import dataclasses
 import difflib
-import tomllib
+import math
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from trflm.errors import InputError
+from trflm.files.parse import parse_toml
 from trflm.kinds import KINDS
 
+MOST = 2**53  # of whole numbers
 NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a string in quotes"}
 
 
 def read_tables(path: Path | str) -> dict[str, Any]:
     """The tables of a TOML file."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return parse_toml(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: byte 0x{error.object[error.start]:02x} at offset {error.start} is not UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise InputError(f"{path}: not valid TOML: {error}") from error
 
 
@@ -34,8 +36,8 @@ def apply_override(tables: dict[str, Any], override: str) -> None:
     if not equals or not sections or not key:
         raise InputError(f"--set {override}: write it as section.key=value, for instance learner.batch=200")
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        value = parse_toml(f"value = {text}")["value"]
+    except ValueError:
         value = text
     for section in sections:
         tables = tables.setdefault(section, {})
@@ -58,8 +60,12 @@ def parse(kind: Any, value: Any, where: str, name: str = "", kinds: tuple[type, 
         if value not in get_args(kind):
             raise InputError(f"{where}: {name} = {value!r}: expected {' or '.join(map(repr, get_args(kind)))}")
         return value
+    if isinstance(value, int) and abs(value) > MOST:
+        raise InputError(f"{where}: {name}: a number of {len(str(abs(value)))} digits is beyond every use")
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if isinstance(value, float) and math.isnan(value):
+        raise InputError(f"{where}: {name} = nan: expected a number")
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
         raise InputError(f"{where}: {name} = {value!r}: expected {NAMES[kind]}")
     return value

@@ -50,6 +50,8 @@ def from_record(kind: Any, value: Any) -> Any:
             raise ValueError(f"{value!r}: one of {', '.join(map(repr, arguments))} is expected")
         return value
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        if abs(value) > 2**1000:
+            raise ValueError("a number beyond all floats")
         return float(value)
     if not isinstance(value, kind):
         raise TypeError(f"{value!r}: {kind.__name__} is expected")

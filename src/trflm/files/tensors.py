@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from trflm.errors import InputError, TrainingError
+from trflm.files.parse import parse_json
 from trflm.files.writer import replacing
 
 FORMAT = 2  # raised when a file of this version could not be read by the version before
@@ -85,7 +86,7 @@ def opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
             text = (file.metadata() or {}).get(NOTE)
             if text is None:
                 raise InputError(f"{path}: a safetensors file, but not one of trflm's; give a model that trf train wrote")
-            note = json.loads(text)
+            note = parse_json(text)
             if note["format"] > FORMAT:
                 raise InputError(
                     f"{path}: file format {note['format']} is newer than this trflm reads ({FORMAT}); upgrade trflm"

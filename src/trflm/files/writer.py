@@ -71,7 +71,8 @@ def check_regular(path: Path, directory: bool = False) -> None:
 
 @contextmanager
 def write_text(path: Path | str) -> Iterator[TextIO]:
-    """A UTF-8 text file to write into; `.gz` packed, `-` standard output. Appears under its name only on success."""
+    """A UTF-8 text file to write into; `.gz` packed, `-` standard output. Appears under its name only on success, unless it is
+    a device or a pipe, which is written into."""
     if str(path) == "-":
         yield sys.stdout
         return
@@ -80,7 +81,7 @@ def write_text(path: Path | str) -> Iterator[TextIO]:
         raise InputError(f"{path}: is a directory; give a file name")
     with ExitStack() as stack:
         try:
-            file = stack.enter_context(replacing(path))
+            file = stack.enter_context(open(path, "wb") if _is_device(path) else replacing(path))
         except OSError as error:
             raise InputError(f"{path}: cannot be written: {error.strerror}; give a directory that exists") from error
         if path.suffix == ".gz":  # no name and time inside, so that the same content gives the same bytes
@@ -104,6 +105,11 @@ def write_directory(path: Path | str) -> Iterator[Path]:
         os.replace(partial, path)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _is_device(path: Path) -> bool:
+    """/dev/null, /dev/stdout, a pipe: what is written goes into it, and it stays what it is."""
+    return path.is_char_device() or path.is_fifo() or path.parent == Path("/dev")
 
 
 def _beside(path: Path) -> Path:

@@ -11,6 +11,7 @@ from trflm.experiment.recipe import FieldRecipe, LSTMRecipe, NGramRecipe, Recipe
 from trflm.experiment.run import run_recipe
 from trflm.experiment.store import read_config
 from trflm.experiment.train import Done, is_over
+from trflm.files.parse import parse_json
 from trflm.files.tensors import load_note
 from trflm.learning.distil import DistilConfig
 from trflm.reproduce.record import Curve
@@ -127,7 +128,7 @@ def metrics(run: Path) -> list[dict]:
     rows = []
     for number, line in enumerate(lines, 1):
         try:
-            rows.append(json.loads(line))
+            rows.append(parse_json(line))
         except ValueError as error:
             if number < len(lines):  # the last line may be one that a running training is writing
                 raise InputError(f"{run / 'metrics.jsonl'}:{number}: not a line of metrics: {error}") from error

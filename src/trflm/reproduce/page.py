@@ -1,10 +1,10 @@
 """The results as one self-contained HTML page: rates with their intervals, the table, curves, and which words decided."""
 
 import html
-import json
 from pathlib import Path
 
 from trflm.errors import InputError
+from trflm.files.parse import parse_json
 from trflm.files.records import from_record
 from trflm.reproduce.charts import line_chart, wer_bars
 from trflm.reproduce.examples import examples
@@ -71,7 +71,7 @@ def results_page(directory: Path) -> str:
     """The page of the results that lie in a directory."""
     path = directory / "results.json"
     try:
-        return page(from_record(Results, json.loads(path.read_text(encoding="utf-8"))))
+        return page(from_record(Results, parse_json(path.read_text(encoding="utf-8"))))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: damaged or not ours: {error!r}; make it again with trf reproduce") from error
 

@@ -1,6 +1,5 @@
 """tables.toml: which rows a table has, on which text and lists. Paths in it are relative to the data directory."""
 
-import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -8,6 +7,7 @@ from trflm.errors import InputError
 from trflm.evaluation.nbest import ACOUSTIC
 from trflm.evaluation.second_pass.files import ListFiles
 from trflm.experiment.recipe import parse
+from trflm.files.parse import parse_toml
 
 FILE = "tables.toml"
 
@@ -99,10 +99,10 @@ def read_plan(directory: Path) -> Plan:
     """The plan of a directory of recipes."""
     path = directory / FILE
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = parse_toml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}; give a directory of recipes with a {FILE}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise InputError(f"{path}: not valid TOML: {error}") from error
     for key in ("title", "row"):
         if key not in tables:

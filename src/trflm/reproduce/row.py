@@ -16,6 +16,7 @@ from trflm.evaluation.weights import content_hash
 from trflm.evaluation.wer import WordErrors
 from trflm.experiment.content import model_hash
 from trflm.experiment.store import load_model
+from trflm.files.parse import parse_json
 from trflm.files.records import from_record, to_record
 from trflm.files.tensors import write_atomically
 from trflm.language_model import LanguageModel
@@ -173,7 +174,7 @@ class Evaluation:
         minutes, seed = self.perplexity_minutes, self.seed
         asked = {"model": model.hashed, "text": content_hash(self.text), "minutes": minutes, "seed": seed}
         file = self.keep / f"{model.name}.perplexity.json"
-        if file.exists() and (kept := json.loads(file.read_text(encoding="utf-8"))).get("asked") == asked:
+        if file.exists() and (kept := parse_json(file.read_text(encoding="utf-8"))).get("asked") == asked:
             return from_record(FieldPerplexity, kept["found"])
         self.say(f"{model.name}: perplexity, an interval within {minutes:g} minutes")
         text = read_corpus(self.text, model.lm.vocab).sentences.long()

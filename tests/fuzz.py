@@ -1,0 +1,270 @@
+"""Seeded mutants of every kind of file that `trf` reads, through the real commands: each ends with 0, 1 or 2 and a short
+message, never with a traceback.
+
+    python -m tests.fuzz --minutes 30            # as long as you like; prints what did not hold
+    python -m tests.fuzz --case results.json:417 # one of them again, in full
+"""
+
+import argparse
+import json
+import random
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from commands import TINY_LSTM, TINY_TEXT, tiny_recipe, trf
+
+from trflm.evaluation.figures import Figures
+from trflm.evaluation.significance import Interval
+from trflm.evaluation.weights import Weights
+from trflm.files.records import to_record
+from trflm.reproduce.plan import Paper
+from trflm.reproduce.record import Example, ListFacts, Made, MissingRow, ModelRow, Results, TextPerplexity
+
+MOST_MESSAGE = 2048  # characters of stderr
+LISTS = "".join(f"u{u}-{n} {words}\n" for u in range(3) for n, words in enumerate(["the cat ran", "a cat ran", "cats"], 1))
+SCORES = "".join(f"u{u}-{n} {-10.0 - u - n}\n" for u in range(3) for n in range(1, 4))
+REFERENCES = "".join(f"u{u} the cat ran\n" for u in range(3))
+HYPOTHESES = [{"text": "the cat ran", "scores": {"acoustic": -1.5}}, {"text": "cats", "scores": {"acoustic": -2.0}}]
+JSON_LINES = "".join(json.dumps({"utterance": f"u{u}", "hypotheses": HYPOTHESES}) + "\n" for u in range(3))
+NASTY: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    1e308,
+    float("nan"),
+    float("inf"),
+    10**4000,
+    "",
+    "\0",
+    "../..",
+    "<script>",
+    "\x1b[31m",
+    [],
+    {},
+]
+NASTY += ["x" * 100_000, [[]] * 1000, {"a": {"b": {}}}, "nan", 2**63, -(2**63), 0.5]
+BYTES = [
+    b"\xff\xfe",
+    b"\0",
+    b"\r",
+    b"\n\n",
+    b" ",
+    b"\t",
+    b"[" * 100_000,
+    b'{"a":' * 5000,
+    b"1e999",
+    b"9" * 5000,
+    b"\xe2\x80\xa8",
+    b"-",
+]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A file to mutate, and the command that reads it, with paths below the sandbox as `@name`."""
+
+    file: str
+    command: tuple[str, ...]
+
+    def words(self, directory: Path) -> list[str]:
+        return [word.replace("@", f"{directory}/") for word in self.command]
+
+
+LISTS_OF = ("--nbest", "@lists.txt", "--acoustic", "@lists.ac", "--ref", "@ref.txt")
+TARGETS = [
+    Target("field/config.json", ("score", "@field", "@text.txt")),
+    Target("field/vocab.txt", ("score", "@field", "@text.txt")),
+    Target("field/model.safetensors", ("score", "@field", "@text.txt")),
+    Target("field/metrics.jsonl", ("report", "@field", "--out", "@page.html")),
+    Target("lstm/config.json", ("explain", "@lstm", "@text.txt")),
+    Target("lstm/model.safetensors", ("score", "@lstm", "@text.txt")),
+    Target("kn.arpa", ("perplexity", "@kn.arpa", "@text.txt")),
+    Target("text.txt", ("score", "@field", "@text.txt")),
+    Target("recipe.toml", ("train", "@recipe.toml", "--out", "@new", "--quiet", "--set", "run.epochs=1")),
+    Target("lists.txt", ("nbest", "check", *LISTS_OF)),
+    Target("lists.ac", ("nbest", "check", *LISTS_OF)),
+    Target("ref.txt", ("wer", "@best.txt", "@ref.txt")),
+    Target("lists.jsonl", ("nbest", "oracle", "--nbest", "@lists.jsonl", "--ref", "@ref.txt")),
+    Target("weights.json", ("rescore", *LISTS_OF, "--lm", "@lstm", "--weights", "@weights.json", "--out", "@out", "--force")),
+    Target("results/results.json", ("report", "@results", "--out", "@page.html")),
+]  # fmt: skip
+
+
+def sandbox(directory: Path) -> None:
+    """One of each file."""
+    for name, content in (("text.txt", TINY_TEXT), ("lists.txt", LISTS), ("lists.ac", SCORES), ("ref.txt", REFERENCES)):
+        (directory / name).write_text(content)
+    (directory / "lists.jsonl").write_text(JSON_LINES)
+    (directory / "best.txt").write_text(REFERENCES)
+    (directory / "recipe.toml").write_text(tiny_recipe(directory).read_text())
+    run("train", directory / "recipe.toml", "--out", directory / "field", "--quiet", "--set", "run.epochs=1")
+    run("train", tiny_recipe(directory, TINY_LSTM), "--out", directory / "lstm", "--quiet", "--set", "run.epochs=1")
+    lists = ("--nbest", directory / "lists.txt", "--acoustic", directory / "lists.ac")
+    run(
+        "tune",
+        *lists,
+        "--ref",
+        directory / "ref.txt",
+        "--lm",
+        directory / "lstm",
+        "--out",
+        directory / "weights.json",
+        "--quiet",
+    )
+    (directory / "kn.arpa").write_text(bigram_arpa())
+    (directory / "results").mkdir()
+    (directory / "results/results.json").write_text(json.dumps(to_record(some_results())))
+
+    for target in TARGETS:  # whole, they are read
+        run(*target.words(directory))
+        clean(directory)
+
+
+def clean(directory: Path) -> None:
+    """Without what commands wrote."""
+    for made in ("new", "out"):
+        shutil.rmtree(directory / made, ignore_errors=True)
+
+
+def run(*arguments: object) -> None:
+    done = trf(*arguments)
+    if done.returncode:
+        raise RuntimeError(f"trf {' '.join(map(str, arguments))}: {done.stderr}")
+
+
+def bigram_arpa() -> str:
+    """By hand: a word of four is as probable as another."""
+    words = ["<unk>", "the", "cat", "ran"]
+    head = f"\\data\\\nngram 1={len(words) + 2}\nngram 2=1\n\n\\1-grams:\n-99 <s> 0\n-0.69897 </s>\n"
+    unigrams = "".join(f"-0.69897 {word} 0\n" for word in words)
+    return f"{head}{unigrams}\n\\2-grams:\n-0.69897 the cat\n\n\\end\\\n"
+
+
+def some_results() -> Results:
+    """A table with a row of each kind."""
+    figures = Figures(0.2, 20, 100, 10, 5, 5, 30, 0.5, Interval(0.1, 0.3, 0.95))
+    weights = Weights({"kn5": 1.0}, 5.0, -1.0, 2.0)
+    change = Example(
+        utterance="u1", errors_a=3, errors_b=1, differences=(),
+        reference="the cat", before="the hat", now="the cat", score_gains={"kn5": 1.0},
+    )  # fmt: skip
+    done = ModelRow(
+        name="kn5", label="KN5", paper=Paper("141", "8.8"), wer=figures, dev_wer=0.2, weights=weights,
+        scale_curve=((1.0, 0.3),), parameters=100, training_seconds=1.0, rescoring_seconds=0.1,
+        perplexity=TextPerplexity(reset=141.2), changed=(change,), curves={"dev_nll": ((1.0, 5.0), (2.0, 4.0))},
+    )  # fmt: skip
+    missing = MissingRow(name="lstm", label="LSTM", paper=Paper(), status="failed", reason="no model")
+    made = Made("0.1.0", None, "2", "3.11", "x86_64", "", "2026-01-01")
+    lists = {"dev": ListFacts(3, 9, 9, {"1": 0.3, "1000": 0.1}), "test": ListFacts(3, 9, 9, {"1": 0.3})}
+    return Results("A table", "", "kn5", 1, made, lists, {"oracle": figures}, (done, missing))
+
+
+def mutant(content: bytes, rng: random.Random) -> bytes:
+    """A few of: bytes changed, a part left out, doubled or moved, something nasty put in; in JSON, values exchanged."""
+    if content[:1] == b"{" and rng.random() < 0.7:
+        try:
+            return mutant_json(content, rng)
+        except (ValueError, RecursionError):
+            pass
+    for _ in range(rng.choice([1, 1, 2, 5])):
+        low, high = sorted(rng.randrange(len(content) + 1) for _ in range(2))
+        high = min(high, low + 200)
+        match rng.randrange(5):
+            case 0 if content:
+                at = rng.randrange(len(content))
+                content = content[:at] + bytes([content[at] ^ 1 << rng.randrange(8)]) + content[at + 1 :]
+            case 1:
+                content = content[:low] + content[high:]
+            case 2:
+                content = content[:high] + content[low:]
+            case 3:
+                content = content[:low] + rng.choice(BYTES) + content[low:]
+            case _:
+                content = (
+                    content[:low]
+                    if rng.random() < 0.3
+                    else content[:low] + str(rng.choice(NASTY))[:5000].encode() + content[high:]
+                )
+    return content
+
+
+def mutant_json(content: bytes, rng: random.Random) -> bytes:
+    """One value, anywhere, is another; of JSON Lines in one of the lines."""
+    lines = content.splitlines() if content.count(b"\n{") else [content]
+    at = rng.randrange(len(lines))
+    whole = {"": json.loads(lines[at])}
+    place, key = whole, ""
+    while isinstance(place[key], dict | list) and place[key] and rng.random() < 0.85:  # type: ignore[index]
+        place = place[key]  # type: ignore[index]
+        key = rng.choice(list(place) if isinstance(place, dict) else range(len(place)))
+    if rng.random() < 0.15 and key != "":
+        del place[key]  # type: ignore[arg-type]
+    else:
+        place[key] = rng.choice(NASTY)  # type: ignore[index]
+    lines[at] = json.dumps(whole[""]).encode()
+    return b"\n".join(lines)
+
+
+def case(target: Target, number: int, directory: Path) -> tuple[str, float]:
+    """(what did not hold, if anything; seconds) of one mutant. The sandbox is left as it was."""
+    file = directory / target.file
+    content = file.read_bytes()
+    file.write_bytes(mutant(content, random.Random(f"{target.file}:{number}")))
+    started = time.monotonic()
+    try:
+        done = trf(*target.words(directory), cwd=directory)
+    finally:
+        file.write_bytes(content)
+        clean(directory)
+    seconds = time.monotonic() - started
+    if "Traceback" in done.stderr:
+        return done.stderr[-600:], seconds
+    if done.returncode not in (0, 1, 2):
+        return f"exit {done.returncode}: {done.stderr[-600:]}", seconds
+    if done.returncode and not 0 < len(done.stderr) <= MOST_MESSAGE:
+        return f"a message of {len(done.stderr)} characters: {done.stderr[:200]}", seconds
+    if any(ord(letter) < 32 and letter not in "\n\t\r" for letter in done.stderr):
+        return f"control characters in {done.stderr[:300]!r}", seconds
+    return "", seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--case", default="", help="FILE:NUMBER")
+    parser.add_argument("--from", dest="first", type=int, default=0, help="number of the first mutant of each file")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        sandbox(directory)
+        if arguments.case:
+            file, _, number = arguments.case.rpartition(":")
+            target = next(target for target in TARGETS if target.file == file)
+            print(case(target, int(number), directory))
+            return
+        started, number, failures, slowest = time.monotonic(), arguments.first, 0, (0.0, "")
+        while time.monotonic() - started < 60 * arguments.minutes:
+            for target in TARGETS:
+                problem, seconds = case(target, number, directory)
+                slowest = max(slowest, (seconds, f"{target.file}:{number}"))
+                if problem:
+                    failures += 1
+                    print(f"{target.file}:{number}  {problem}\n", flush=True)
+            number += 1
+        most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
+        cases = (number - arguments.first) * len(TARGETS)
+        print(f"{cases} cases, {failures} did not hold; slowest {slowest[0]:.1f} s ({slowest[1]}), at most {most:.2f} GB")
+        sys.exit(failures > 0)
+
+
+if __name__ == "__main__":
+    main()
