@@ -1,6 +1,7 @@
 """The command line through real processes: stdout for results, exit codes, no traceback for bad input."""
 
 import json
+import math
 import subprocess
 import sys
 
@@ -22,11 +23,29 @@ def test_score_prints_one_number_a_line_and_warns_on_stderr(model):
     assert done.returncode == 0
     values = [float(line) for line in done.stdout.splitlines()]
     expected = trflm.load(model).log_prob(["the cat ran", "the zebra ran", "cat " * 9]).tolist()
-    assert values == pytest.approx(expected, abs=1e-5)
-    assert "1 empty lines skipped" in done.stderr
+    assert values == pytest.approx([expected[0], math.log(1e-5), *expected[1:]], abs=1e-5)
+    assert "1 empty lines, scored as sentences without words" in done.stderr
     assert "1 of 15 words are not in the vocabulary" in done.stderr
     assert "1 sentences have a length that training did not have" in done.stderr
     assert trf("score", model, "--quiet", stdin="\nzebra\n").stderr == ""
+
+
+def test_every_line_has_its_line_in_every_form(model):
+    for options in ([], ["--per-word"], ["--json"], ["--json", "--per-word"]):
+        assert trf("score", model, *options, "--quiet", stdin="\nthe cat\n\n\na").stdout.count("\n") == 5
+
+
+def test_score_answers_before_the_text_has_ended(model):
+    """A line is answered while the next one has not been written: who waits for the answer is not kept waiting."""
+    words = [sys.executable, "-m", "trflm", "score", str(model), "--quiet"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for text in ("the cat ran", "", "a dog"):
+            print(text, file=process.stdin, flush=True)
+            assert float(process.stdout.readline()) < 0
+        process.stdin.close()
+        assert process.stdout.read() == ""
 
 
 def test_score_per_word_and_json_add_up(model):

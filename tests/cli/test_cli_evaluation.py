@@ -71,7 +71,7 @@ def test_tune_then_rescore(data: Path, capsys: pytest.CaptureFixture[str]) -> No
     printed = capsys.readouterr()
     assert "rescored: WER 0.00%" in printed.out
     assert "said: fell | before: felt | now: fell" in printed.out
-    assert "sentences scored" in printed.err
+    assert "6 utterances of 6, 0 s left" in printed.err
     assert (data / "out/best.txt").read_text().splitlines()[0] == "u0 it fell"
     result = json.loads((data / "out/result.json").read_text())
     assert result["wer"]["rescored"]["errors"] == 0
@@ -138,11 +138,11 @@ def test_a_scale_without_tuning_and_a_first_pass_score(data: Path, capsys: pytes
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--scale", "1", "--weights", "w.json"], "give either --scale X or --weights FILE"),
-        ([], "give either --scale X or --weights FILE"),
+        (["--scale", "1", "--weights", "w.json"], "either --scale X or --weights FILE"),
+        ([], "either --scale X or --weights FILE"),
         (["--scale", "1", "--mapping", "x"], "'x' is not a step"),
         (["--scale", "1", "--lm", "good"], "given twice"),
-        (["--scale", "1", "--lm", "score:z"], "have no score 'z'"),
+        (["--scale", "1", "--lm", "score:z"], "has no score 'z'"),
         (["--weights", "no.json"], "no.json: cannot be read"),
         (["--scale", "1", "--ref", "no.txt"], "no.txt: cannot be read"),
         (["--scale", "1", "--changes", "1"], "--changes needs --ref"),

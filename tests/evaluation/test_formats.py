@@ -28,7 +28,7 @@ from trflm.evaluation.formats import (
     write_mlm,
     write_srilm,
 )
-from trflm.evaluation.nbest import NBestList, drop_empty
+from trflm.evaluation.nbest import NBestList
 
 
 @pytest.fixture(scope="module")
@@ -144,11 +144,17 @@ def test_read_nbest_from_python(tmp_path: Path) -> None:
     assert costs.scores["acoustic"].tolist() == (-nbest.scores["acoustic"]).tolist()
 
 
-def test_empty_hypotheses_can_be_dropped(tmp_path: Path) -> None:
-    (tmp_path / "nbest.txt").write_text("a-1\na-2 it rose\n")
-    (tmp_path / "ac.txt").write_text("a-1 -1\na-2 -2\n")
-    (nbest,) = read_kaldi(tmp_path / "nbest.txt", {"acoustic": tmp_path / "ac.txt"}, drop_empty)
-    assert (nbest.texts, nbest.scores["acoustic"].tolist()) == (["it rose"], [-2.0])
+def test_empty_hypotheses_are_legal_and_dropping_one_never_drops_its_utterance(tmp_path: Path) -> None:
+    (tmp_path / "nbest.txt").write_text("a-1\na-2 it rose\nb-1\nb-2\n")
+    (tmp_path / "ac.txt").write_text("a-1 -1\na-2 -2\nb-1 -3\nb-2 -4\n")
+    lists = list(read_kaldi(tmp_path / "nbest.txt", {"acoustic": tmp_path / "ac.txt"}))
+    assert [nbest.texts for nbest in lists] == [["", "it rose"], ["", ""]]
+    a, b = (nbest.without_empty() for nbest in lists)
+    assert (a.texts, a.scores["acoustic"].tolist()) == (["it rose"], [-2.0])
+    assert (b.texts, b.scores["acoustic"].tolist()) == ([""], [-3.0])
+    for name, write in [("n.jsonl", write_jsonl), ("n.json", write_mlm), ("e.json", write_espnet)]:
+        write(lists, tmp_path / name)
+        assert same(list(read_lists(tmp_path / name, {})), lists)
 
 
 # Faults, each with its place and remedy ----------------------------------------------------------------------------------
@@ -161,7 +167,6 @@ def test_empty_hypotheses_can_be_dropped(tmp_path: Path) -> None:
         ("a-1 x\na-3 y\n", "a-1 -1\na-3 -1\n", 'nbest.txt:2: "a-3" comes where rank 2 is missing; number'),
         ("a-0 x\n", "a-0 -1\n", 'nbest.txt:1: "a-0" comes where rank 1 is missing'),
         ("a-1 x\nb-1 x\na-2 x\n", "a-1 1\n", 'nbest.txt:3: "a-2" stands apart from line 1; put'),
-        ("a-1\n", "a-1 -1\n", 'nbest.txt:1: "a-1" has no words; convert with --drop-empty'),
         ("a x\n", "a-1 -1\n", 'nbest.txt:1: "a" is not UTT-N with a rank N; write'),
         ("a-1 x\n\n", "a-1 -1\n", "nbest.txt:2: the line is empty; remove"),
         ("a-1 x\na-2 y\n", "a-1 -1\n", 'nbest.txt:2: "a-2" has no score in .*ac.txt; add'),
@@ -217,7 +222,6 @@ def test_json_faults(tmp_path: Path, name: str, text: str, message: str) -> None
         ("-1 -2 x\n", "u.txt:1: '-1 -2 x' does not begin with two scores and a word count; write"),
         ("-1 inf 1 x\n", "u.txt:1: the scores '-1' 'inf' are not two finite numbers; write"),
         ("-1 -2 3 x\n", "u.txt:1: the line says 3 words and has 1; correct"),
-        ("-1 -2 0\n", "u.txt:1: the hypothesis has no words; convert"),
         ("", 'utterance "u" has no hypotheses; remove'),
     ],
 )
@@ -228,6 +232,7 @@ def test_srilm_faults(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_scores_beside_a_format_that_has_them_inside_are_refused(tmp_path: Path) -> None:
+    write_jsonl(three_lists(), tmp_path / "a.jsonl")
     with pytest.raises(InputError, match="has its scores inside; leave out ac"):
         read_lists(tmp_path / "a.jsonl", {"acoustic": "ac.txt"})
 

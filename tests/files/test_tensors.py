@@ -1,5 +1,6 @@
 import json
 
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
@@ -125,3 +126,9 @@ def test_every_flipped_bit_is_noticed(tmp_path):
         except InputError:
             continue
         assert same_state(list(found), list(loaded)), bit
+
+
+def test_a_single_number_with_any_stride_is_saved(tmp_path):
+    single = torch.from_numpy(np.broadcast_to(np.array(2.5), (1,)).copy()).as_strided((1,), (0,))
+    save_state(tmp_path / "s", {"x": single})
+    assert load_state(tmp_path / "s")[0]["x"].tolist() == [2.5]

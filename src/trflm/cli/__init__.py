@@ -20,7 +20,7 @@ from trflm.cli.nbest import nbest
 from trflm.cli.perplexity import perplexity
 from trflm.cli.report import report
 from trflm.cli.reproduce import reproduce
-from trflm.cli.rescore import rescore
+from trflm.cli.rescore import merge, rescore
 from trflm.cli.sample import sample
 from trflm.cli.score import score
 from trflm.cli.train import train
@@ -35,6 +35,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "explain": explain,
     "tune": tune,
     "rescore": rescore,
+    "rescore-merge": merge,
     "wer": wer,
     "nbest": nbest,
     "report": report,
@@ -49,6 +50,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
 def main() -> NoReturn:
     """Run one command of `sys.argv`, and end the process with its exit status."""
     warnings.showwarning = lambda message, *where: print(f"trf: {printable(message)}", file=sys.stderr)
+    if sys.argv[1:3] == ["rescore", "merge"]:
+        sys.argv[1:3] = ["rescore-merge"]
     try:
         tyro.extras.subcommand_cli_from_dict(
             COMMANDS,

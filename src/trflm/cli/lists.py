@@ -25,7 +25,9 @@ class Lists:
     """N-best lists and their scores."""
 
     nbest: Path
-    """N-best lists: Kaldi text (UTT-N words), .jsonl, .json (ESPnet, mlm-scoring) or a directory of SRILM lists; .gz too."""
+    """N-best lists: a file, .gz too, a directory, or - for stdin."""
+    format: str = "auto"
+    """Of the lists: auto looks at their content; or kaldi, srilm, jsonl, espnet, mlm."""
     acoustic: Path | None = None
     """Acoustic scores of a Kaldi archive (UTT-N value): natural-log likelihoods, higher is better."""
     acoustic_is_cost: bool = False
@@ -48,7 +50,7 @@ class Lists:
                 raise InputError(f"--score {item}: write NAME=FILE, each name once and none of nbest, acoustic, ref")
             scores[name] = Path(file)
         costs = (*((ACOUSTIC,) if self.acoustic_is_cost else ()), *self.cost)
-        return ListFiles(self.nbest, scores, costs, ref)
+        return ListFiles(self.nbest, scores, costs, ref, self.format)
 
 
 def note(text: str) -> None:

@@ -52,16 +52,15 @@ def convert(
         to: kaldi and srilm write a directory, espnet, mlm (mlm-scoring) and jsonl a file. Scores are written as natural
             logs, higher is better (srilm: logs to base 10).
         out: The new directory or file; .gz is packed.
-        drop_empty: Leave out hypotheses without words.
+        drop_empty: Leave out hypotheses without words, unless the utterance has no other.
         constant: Add a score that is the same everywhere, such as lm=0 for SRILM, which must have one.
     """
     from trflm.evaluation.formats import format_named
-    from trflm.evaluation.nbest import drop_empty as leave_out
-    from trflm.evaluation.nbest import refuse
     from trflm.files.writer import write_directory
 
     into = format_named(to)
-    stream = _with_constants(lists.files().read(leave_out if drop_empty else refuse), _constants(constant))
+    read = lists.files().read()
+    stream = _with_constants((nbest.without_empty() for nbest in read) if drop_empty else read, _constants(constant))
     first = next(stream, None)
     if first is None:
         raise InputError(f"{lists.nbest}: there is no n-best list in it")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from trflm.cli.options import Model, Quiet, Threads, set_up
-from trflm.cli.score import warn_about
 from trflm.errors import InputError
 
 if TYPE_CHECKING:
@@ -170,3 +169,14 @@ def show(found: "Perplexity") -> None:
 
 def tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+def warn_about(corpus, lm) -> None:
+    """What the figures rest on that a user should know of."""
+    unknown, words = corpus.unknown_words, corpus.sentences.n_words
+    if corpus.empty_lines:
+        print(f"trf: {corpus.path}: {corpus.empty_lines} empty lines skipped", file=sys.stderr)
+    if unknown:
+        print(f"trf: {corpus.path}: {unknown} of {words} words are not in the vocabulary: scored as <unk>", file=sys.stderr)
+    for caution in lm.cautions(corpus.sentences):
+        print(f"trf: {corpus.path}: {caution}", file=sys.stderr)

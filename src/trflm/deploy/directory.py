@@ -98,6 +98,12 @@ def located(mapping: str, directory: Path) -> str:
     return ",".join(f"{TABLE}{inside(directory, s.removeprefix(TABLE))}" if s.startswith(TABLE) else s for s in steps)
 
 
+def named(mapping: str) -> str:
+    """The mapping with its tables by name alone."""
+    steps = mapping.split(",")
+    return ",".join(f"{TABLE}{Path(s.removeprefix(TABLE)).name}" if s.startswith(TABLE) else s for s in steps)
+
+
 def table_hashes(mapping: str) -> list[str]:
     """Of the tables of a mapping, in order."""
     return [content_hash(step.removeprefix(TABLE)) for step in mapping.split(",") if step.startswith(TABLE)]

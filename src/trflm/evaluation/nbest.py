@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ class Kind(StrEnum):
     """What may be wrong with an n-best list."""
 
     SYNTAX = "syntax"
-    EMPTY = "empty"  # a hypothesis without words, a list without hypotheses
+    EMPTY = "empty"  # a list without hypotheses
     DUPLICATE = "duplicate"
     RANK = "rank"
     SCORE = "score"
@@ -53,12 +54,6 @@ def refuse(finding: Finding) -> None:
     raise InputError(str(finding))
 
 
-def drop_empty(finding: Finding) -> None:
-    """Leave out hypotheses without words (a recogniser's idea of silence), refuse everything else."""
-    if finding.kind is not Kind.EMPTY:
-        refuse(finding)
-
-
 @dataclass(frozen=True)
 class NBestList:
     """The hypotheses of one utterance, best first: words separated by one blank, scores by name, each [K]."""
@@ -70,6 +65,24 @@ class NBestList:
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    def to_record(self) -> dict[str, Any]:
+        """As JSON Lines have it."""
+        record: dict[str, Any] = {"utterance": self.utterance}
+        if self.reference is not None:
+            record["reference"] = self.reference
+        columns = {name: values.tolist() for name, values in self.scores.items()}
+        record["hypotheses"] = [
+            {"text": text, "scores": {name: column[rank] for name, column in columns.items()}}
+            for rank, text in enumerate(self.texts)
+        ]
+        return record
+
+    def without_empty(self) -> "NBestList":
+        """Hypotheses without words left out; the first one stays if there is no other, so that no utterance is lost."""
+        keep = [rank for rank, text in enumerate(self.texts) if text] or [0]
+        scores = {name: values[keep] for name, values in self.scores.items()}
+        return NBestList(self.utterance, [self.texts[rank] for rank in keep], scores, self.reference)
 
     def negated(self, names: Iterable[str]) -> "NBestList":
         """These scores with the other sign: costs become log probabilities and back."""

@@ -53,3 +53,27 @@ def read_lines(path: Path | str) -> Iterator[Line]:
             ) from error
         except (EOFError, zlib.error, OSError) as error:
             raise InputError(f"{path}:{number + 1}: the file is damaged or cannot be read on: {error}") from error
+
+
+def available_lines() -> Iterator[list[Line]]:
+    """The lines of standard input as they come: at each step those that have come, at least one."""
+    number, rest = 0, b""
+    read = getattr(sys.stdin.buffer, "read1", None) or sys.stdin.buffer.read  # read1 returns what is there
+    while True:
+        block = read(1 << 16)
+        whole, newline, rest = (rest + block).rpartition(b"\n")
+        if not block:  # the end: what is left is a line without its end
+            whole, newline, rest = rest, rest[:1], b""
+        lines = []
+        for raw in whole.split(b"\n") if newline else ():
+            number += 1
+            try:
+                text = raw.decode()
+            except UnicodeDecodeError as error:
+                byte = error.object[error.start]
+                raise InputError(f"-:{number}: byte 0x{byte:02x} is not UTF-8; convert the text to UTF-8 first") from error
+            lines.append(Line(number, text.removeprefix(BOM).rstrip("\r") if number == 1 else text.rstrip("\r")))
+        if lines:
+            yield lines
+        if not block:
+            return

@@ -56,7 +56,8 @@ def content_hash(note: dict[str, Any], tensors: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256(json.dumps(note).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"\0{name} {tensor.dtype} {list(tensor.shape)}\0".encode())
-        digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
+        flat = tensor.clone(memory_format=torch.contiguous_format).view(-1)  # strides of a single number may be any
+        digest.update(flat.view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

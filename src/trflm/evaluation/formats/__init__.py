@@ -5,7 +5,7 @@ from pathlib import Path
 
 from trflm.errors import InputError
 from trflm.evaluation.formats.espnet import ESPNET, MLM, read_json, write_espnet, write_mlm
-from trflm.evaluation.formats.format import Format
+from trflm.evaluation.formats.format import Format, Opening
 from trflm.evaluation.formats.jsonl import JSONL, read_jsonl, write_jsonl
 from trflm.evaluation.formats.kaldi import KALDI, read_kaldi, write_kaldi
 from trflm.evaluation.formats.srilm import SRILM, read_srilm, write_srilm
@@ -25,19 +25,20 @@ __all__ = [
     "write_srilm",
 ]
 
-FORMATS = (  # the first that matches a path reads it
+AUTO = "auto"
+FORMATS = (  # the first that matches the content reads it
     SRILM,
-    JSONL,
     ESPNET,
     MLM,
+    JSONL,
     KALDI,
 )
 
 
 def format_of(path: Path | str) -> Format:
-    """The format that a path looks like."""
-    plain = Path(str(path).removesuffix(".gz"))
-    return next(known for known in FORMATS if known.matches(plain))
+    """The format that the content of a file or directory looks like."""
+    opening = Opening.of(path)
+    return next(known for known in FORMATS if known.matches(opening))
 
 
 def format_named(name: str) -> Format:
@@ -49,12 +50,16 @@ def format_named(name: str) -> Format:
 
 
 def read_lists(
-    path: Path | str, scores: Mapping[str, Path | str], costs: Iterable[str] = (), report: Report = refuse
+    path: Path | str,
+    scores: Mapping[str, Path | str],
+    costs: Iterable[str] = (),
+    report: Report = refuse,
+    format: str = AUTO,
 ) -> Iterator[NBestList]:
-    """The lists of a file, one utterance at a time: a directory is SRILM, `.jsonl` JSON Lines, `.json` ESPnet or
-    mlm-scoring, anything else a Kaldi archive with its score files `scores`. `costs` names the scores that are costs.
+    """The lists of a file, one utterance at a time, in the format of this name or, by default, in the one that its content
+    looks like. `scores` are the score files of a Kaldi archive, `costs` names the scores that are costs.
     """
-    found = format_of(path)
+    found = format_of(path) if format == AUTO else format_named(format)
     if scores and not found.score_files:
         raise InputError(f"{path}: this format has its scores inside; leave out {', '.join(map(str, scores.values()))}")
     lists = found.read(path, scores, report)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from trflm.errors import InputError
-from trflm.evaluation.formats.format import Format, scores_inside, suffix
+from trflm.evaluation.formats.format import Format, Opening, scores_inside
 from trflm.evaluation.formats.records import Member, assemble, members
+from trflm.evaluation.formats.seen import Seen
 from trflm.evaluation.nbest import ACOUSTIC, Finding, Kind, NBestList, Report, refuse
 from trflm.files.writer import write_text
 
@@ -23,14 +24,14 @@ HYP = re.compile(r"hyp_([0-9]{1,9})")
 
 def read_json(path: Path | str, report: Report = refuse) -> Iterator[NBestList]:
     """The lists of a file of either kind, in order."""
-    seen: dict[str, int] = {}
+    seen = Seen()
     for member in members(path, inside="utts"):
         where = f"{path}:{member.line}"
-        if member.key in seen:
-            problem = f'utterance "{member.key}" was already on line {seen[member.key]}; remove one'
+        if (before := seen.line_of(member.key)) is not None:
+            problem = f'utterance "{member.key}" was already on line {before}; remove one'
             report(Finding(Kind.DUPLICATE, where, problem))
             continue
-        seen[member.key] = member.line
+        seen.add(member.key, member.line)
         if not isinstance(member.value, dict):
             report(Finding(Kind.SYNTAX, where, f'"{member.key}" is not an object; give its hypotheses in braces'))
             continue
@@ -122,6 +123,14 @@ def _write(path: Path | str, opening: str, utterances: Iterable[tuple[str, dict[
         file.write(f"\n{closing}\n")
 
 
+UTTS = re.compile(r'\s*\{\s*"utts"\s*:')
+NAMED = re.compile(r'\s*\{\s*("[^"]*"\s*:\s*\{|\})')  # an object of objects
+
+
+def _looks_mlm(opening: Opening) -> bool:
+    return NAMED.match(opening.text) is not None or opening.path.suffix == ".json"
+
+
 # One reader tells the two apart by content.
-ESPNET = Format("espnet", suffix(".json"), scores_inside(read_json), write_espnet)
-MLM = Format("mlm", suffix(".json"), scores_inside(read_json), write_mlm)
+ESPNET = Format("espnet", lambda opening: UTTS.match(opening.text) is not None, scores_inside(read_json), write_espnet)
+MLM = Format("mlm", _looks_mlm, scores_inside(read_json), write_mlm)

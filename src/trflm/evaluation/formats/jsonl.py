@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from trflm.evaluation.formats.format import Format, scores_inside, suffix
+from trflm.evaluation.formats.format import Format, Opening, scores_inside
 from trflm.evaluation.formats.records import NotJsonError, assemble, parse_json
+from trflm.evaluation.formats.seen import Seen
 from trflm.evaluation.nbest import Finding, Kind, NBestList, Report, refuse
 from trflm.files.reader import read_lines
 from trflm.files.writer import write_text
@@ -21,7 +22,7 @@ KEYS = {"utterance", "reference", "hypotheses"}
 
 def read_jsonl(path: Path | str, report: Report = refuse) -> Iterator[NBestList]:
     """The lists in order."""
-    seen: dict[str, int] = {}
+    seen = Seen()
     for line in read_lines(path):
         where = f"{path}:{line.number}"
         try:
@@ -30,14 +31,13 @@ def read_jsonl(path: Path | str, report: Report = refuse) -> Iterator[NBestList]
             report(Finding(Kind.SYNTAX, where, f"not JSON: {error}; write one object a line"))
             continue
         problem = _fault(record)
-        if problem is None and record["utterance"] in seen:
-            first = seen[record["utterance"]]
+        if problem is None and (first := seen.line_of(record["utterance"])) is not None:
             report(Finding(Kind.DUPLICATE, where, f'utterance "{record["utterance"]}" was already on line {first}; remove one'))
             continue
         if problem is not None:
             report(Finding(Kind.SYNTAX, where, problem))
             continue
-        seen[record["utterance"]] = line.number
+        seen.add(record["utterance"], line.number)
         nbest = assemble(where, record["utterance"], record["hypotheses"], record.get("reference"), report)
         if nbest is not None:
             yield nbest
@@ -47,15 +47,12 @@ def write_jsonl(lists: Iterable[NBestList], path: Path | str) -> None:
     """What `read_jsonl` reads back the same."""
     with write_text(path) as file:
         for nbest in lists:
-            record: dict[str, Any] = {"utterance": nbest.utterance}
-            if nbest.reference is not None:
-                record["reference"] = nbest.reference
-            columns = {name: values.tolist() for name, values in nbest.scores.items()}
-            record["hypotheses"] = [
-                {"text": text, "scores": {name: column[rank] for name, column in columns.items()}}
-                for rank, text in enumerate(nbest.texts)
-            ]
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+            file.write(to_json(nbest))
+
+
+def to_json(nbest: NBestList) -> str:
+    """Its line."""
+    return json.dumps(nbest.to_record(), ensure_ascii=False) + "\n"
 
 
 def _fault(record: Any) -> str | None:
@@ -66,4 +63,8 @@ def _fault(record: Any) -> str | None:
     return None
 
 
-JSONL = Format("jsonl", suffix(".jsonl"), scores_inside(read_jsonl), write_jsonl)
+def _looks(opening: Opening) -> bool:
+    return opening.first.startswith("{") or opening.path.suffix == ".jsonl"
+
+
+JSONL = Format("jsonl", _looks, scores_inside(read_jsonl), write_jsonl)

@@ -16,6 +16,7 @@ import numpy as np
 from trflm.errors import InputError
 from trflm.evaluation.formats.fields import clean, parse_score
 from trflm.evaluation.formats.format import Format
+from trflm.evaluation.formats.seen import Seen
 from trflm.evaluation.nbest import Finding, Kind, NBestList, Report, refuse
 from trflm.files.reader import Line, read_lines
 from trflm.files.writer import write_text
@@ -29,9 +30,8 @@ def read_kaldi(nbest: Path | str, scores: Mapping[str, Path | str], report: Repo
     for block in _blocks(nbest, report):
         index = sorted(range(len(block.ranks)), key=block.ranks.__getitem__)
         _check_ranks(nbest, block, [block.ranks[i] for i in index], report)
-        keep = [i for i in index if _has_words(nbest, block, i, report)]
         columns = {name: file.scores(nbest, block) for name, file in score_files.items()}
-        keep = [i for i in keep if all(block.ranks[i] in column for column in columns.values())]
+        keep = [i for i in index if all(block.ranks[i] in column for column in columns.values())]
         if keep:
             values = {name: np.array([column[block.ranks[i]] for i in keep]) for name, column in columns.items()}
             yield NBestList(block.utterance, [clean(block.rest[i]) for i in keep], values)
@@ -54,7 +54,7 @@ def write_kaldi(lists: Iterable[NBestList], directory: Path) -> None:
             if nbest.reference is not None:
                 reference = reference or stack.enter_context(write_text(directory / "ref.txt"))
                 reference.write(f"{nbest.utterance} {nbest.reference}".rstrip() + "\n")
-            text.writelines(f"{nbest.utterance}-{rank} {words}\n" for rank, words in enumerate(nbest.texts, 1))
+            text.writelines(f"{nbest.utterance}-{rank} {words}".rstrip() + "\n" for rank, words in enumerate(nbest.texts, 1))
             for name, file in columns.items():
                 values = nbest.scores[name].tolist()
                 file.writelines(f"{nbest.utterance}-{rank} {value!r}\n" for rank, value in enumerate(values, 1))
@@ -86,7 +86,7 @@ class _Block:
 
 
 def _blocks(path: Path | str, report: Report) -> Iterator[_Block]:
-    seen: dict[str, int] = {}  # utterance -> its first line
+    seen = Seen()  # each utterance with its first line
     block = None
     ranks: dict[int, int] = {}  # of this block: rank -> line
     for line in read_lines(path):
@@ -95,16 +95,14 @@ def _blocks(path: Path | str, report: Report) -> Iterator[_Block]:
             continue
         utterance, rank, rest = parsed
         if block is None or utterance != block.utterance:
-            if utterance in seen:
-                problem = (
-                    f'"{utterance}-{rank}" stands apart from line {seen[utterance]}; put the lines of an utterance together'
-                )
+            if (before := seen.line_of(utterance)) is not None:
+                problem = f'"{utterance}-{rank}" stands apart from line {before}; put the lines of an utterance together'
                 report(Finding(Kind.DUPLICATE, f"{path}:{line.number}", problem))
                 continue
             if block is not None:
                 yield block
             block, ranks = _Block(utterance), {}
-            seen[utterance] = line.number
+            seen.add(utterance, line.number)
         if rank in ranks:
             problem = f'"{utterance}-{rank}" was already on line {ranks[rank]}; remove one of them'
             report(Finding(Kind.DUPLICATE, f"{path}:{line.number}", problem))
@@ -139,14 +137,6 @@ def _check_ranks(path: Path | str, block: _Block, ranks: list[int], report: Repo
             )
             report(Finding(Kind.RANK, f"{path}:{line}", problem))
             return
-
-
-def _has_words(path: Path | str, block: _Block, entry: int, report: Report) -> bool:
-    if block.rest[entry].strip():
-        return True
-    problem = f'"{block.key(entry)}" has no words; convert with --drop-empty, or remove it and renumber'
-    report(Finding(Kind.EMPTY, f"{path}:{block.lines[entry]}", problem))
-    return False
 
 
 @dataclass
@@ -218,4 +208,4 @@ class _ScoreFile:
             self.report(Finding(Kind.SCORE, where, problem))
 
 
-KALDI = Format("kaldi", lambda path: True, read_kaldi, write_kaldi, makes_directory=True, score_files=True)
+KALDI = Format("kaldi", lambda opening: True, read_kaldi, write_kaldi, makes_directory=True, score_files=True)

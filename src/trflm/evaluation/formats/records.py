@@ -63,9 +63,6 @@ def assemble(where: str, utterance: str, records: Any, reference: Any, report: R
         fault = _record_fault(record)
         if fault is not None:
             report(Finding(Kind.SYNTAX, where, f'hypothesis {rank} of "{utterance}": {fault}'))
-        elif not record["text"].split():
-            problem = f'hypothesis {rank} of "{utterance}" has no words; convert with --drop-empty, or remove it'
-            report(Finding(Kind.EMPTY, where, problem))
         elif record["scores"].keys() != set(names):
             problem = f"has the scores {sorted(record['scores'])}, not {sorted(names)}; give all hypotheses the same"
             report(Finding(Kind.SCORE, where, f'hypothesis {rank} of "{utterance}" {problem}'))

@@ -12,7 +12,7 @@ import numpy as np
 
 from trflm.errors import InputError
 from trflm.evaluation.formats.fields import parse_score
-from trflm.evaluation.formats.format import Format, scores_inside
+from trflm.evaluation.formats.format import Format, Opening, scores_inside
 from trflm.evaluation.nbest import ACOUSTIC, LM, Finding, Kind, NBestList, Report, refuse
 from trflm.files.reader import read_lines
 from trflm.files.writer import write_text
@@ -61,7 +61,7 @@ def write_srilm(lists: Iterable[NBestList], directory: Path) -> None:
                 words = text.split()
                 if not NOT_WORDS.isdisjoint(words):
                     raise InputError(f'utterance "{nbest.utterance}": {text!r} has a word that SRILM does not take as one')
-                file.write(f"{to_log10(acoustic)} {to_log10(lm)} {len(words)} {text}\n")
+                file.write(f"{to_log10(acoustic)} {to_log10(lm)} {len(words)} {text}".rstrip() + "\n")
 
 
 def utterance_name(file: Path) -> str:
@@ -115,8 +115,6 @@ def _read_list(file: Path, name: str, report: Report) -> NBestList | None:
         if fields[2].lstrip("0") not in {str(len(words)).lstrip("0"), str(len(fields) - 3).lstrip("0")}:
             problem = f"the line says {fields[2][:20]} words and has {len(words)}; correct the count"
             report(Finding(Kind.SYNTAX, where, problem))
-        elif not words:
-            report(Finding(Kind.EMPTY, where, "the hypothesis has no words; convert with --drop-empty, or remove the line"))
         else:
             texts.append(" ".join(words))
             rows.append((scores[0], scores[1]))
@@ -127,4 +125,13 @@ def _read_list(file: Path, name: str, report: Report) -> NBestList | None:
     return NBestList(name, texts, {ACOUSTIC: columns[:, 0].copy(), LM: columns[:, 1].copy()})
 
 
-SRILM = Format("srilm", Path.is_dir, scores_inside(read_srilm), write_srilm, makes_directory=True, holds_references=False)
+def _looks(opening: Opening) -> bool:
+    if opening.is_directory:
+        return True
+    fields = opening.first.split()
+    return opening.first.startswith("NBestList") or (
+        len(fields) > 2 and all(parse_score(field) is not None for field in fields[:2]) and fields[2].isdecimal()
+    )
+
+
+SRILM = Format("srilm", _looks, scores_inside(read_srilm), write_srilm, makes_directory=True, holds_references=False)

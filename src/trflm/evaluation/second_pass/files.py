@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from trflm.evaluation.formats import read_lists
+from trflm.evaluation.formats import AUTO, read_lists
 from trflm.evaluation.nbest import NBestList, Report, refuse
 from trflm.evaluation.weights import FileContent, content_hash
 
@@ -18,13 +18,14 @@ class ListFiles:
     scores: Mapping[str, Path] = field(default_factory=dict)  # name -> score file of a Kaldi archive
     costs: tuple[str, ...] = ()  # the scores that are costs
     ref: Path | None = None  # what was said
+    format: str = AUTO
 
     @cached_property
     def contents(self) -> dict[str, FileContent]:
-        """role (nbest, ref, the name of a score) -> path and hash of the content. Each file is hashed once."""
+        """role (nbest, ref, the name of a score) -> path and hash of the content, empty for stdin. Each is hashed once."""
         files = {"nbest": self.nbest, **self.scores, **({} if self.ref is None else {"ref": self.ref})}
-        return {role: FileContent(str(path), content_hash(path)) for role, path in files.items()}
+        return {role: FileContent(str(path), "" if str(path) == "-" else content_hash(path)) for role, path in files.items()}
 
     def read(self, report: Report = refuse) -> Iterator[NBestList]:
         """The lists, one utterance at a time."""
-        return read_lists(self.nbest, self.scores, self.costs, report)
+        return read_lists(self.nbest, self.scores, self.costs, report, self.format)

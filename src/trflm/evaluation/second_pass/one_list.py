@@ -30,6 +30,7 @@ class ListScores:
 
     log_prob_K: np.ndarray
     oov_K: np.ndarray  # words it does not know
+    unknown: tuple[str, ...] = ()  # which they are, each once
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,8 +138,15 @@ def _scores(model: Model, name: str, lists: Sequence[NBestList], every: Sequence
     for sentences, (log_prob_D, oov_D) in zip(every, parts, strict=True):
         index_K = np.array(sentences.index_K)
         log_prob_D1, oov_D1 = np.append(log_prob_D, EMPTY_LOG_PROB), np.append(oov_D, 0)
-        found.append(ListScores(log_prob_D1[index_K], oov_D1[index_K]))
+        unknown = _unknown(model, sentences.texts, oov_D) if oov_D.any() else ()
+        found.append(ListScores(log_prob_D1[index_K], oov_D1[index_K], unknown))
     return found
+
+
+def _unknown(lm: LanguageModel, texts: Sequence[str], oov_D: np.ndarray) -> tuple[str, ...]:
+    known = lm.vocab.index
+    words = dict.fromkeys(word for d in np.flatnonzero(oov_D).tolist() for word in texts[d].split())
+    return tuple(word for word in words if known.get(word, 0) == 0)
 
 
 def _score(lm: LanguageModel, name: str, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

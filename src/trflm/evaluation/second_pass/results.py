@@ -3,29 +3,24 @@
 Shapes: U utterances, H hypotheses.
 """
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
 from trflm.evaluation.alignment import nbest_errors
 from trflm.evaluation.changed import Change, changed_utterances
 from trflm.evaluation.figures import Figures, figures
-from trflm.evaluation.formats import write_jsonl
-from trflm.evaluation.nbest import ACOUSTIC, NBest
+from trflm.evaluation.nbest import ACOUSTIC
 from trflm.evaluation.second_pass.combine import Rescored, ScoreTable, default_weights
 from trflm.evaluation.second_pass.lists import ListSet
 from trflm.evaluation.second_pass.one_list import Model
-from trflm.evaluation.significance import Comparison, compare
-from trflm.evaluation.transcripts import write_transcripts
+from trflm.evaluation.significance import Comparison
 from trflm.evaluation.tune import cross_validate, tune
 from trflm.evaluation.weights import CrossValidation, FileContent, TunedWeights, Weights
 from trflm.evaluation.wer import WordErrors, word_error_rate
-from trflm.files.records import IF_SET, KEY, to_record
-from trflm.files.writer import write_text
+from trflm.files.records import IF_SET, KEY
 
 FIRST, WITHOUT_LM, RESCORED, ORACLE = "first in the lists", "without LM", "rescored", "oracle"
 TUNED_HERE = "tuned on the set that is reported: these figures are too good"
@@ -80,6 +75,8 @@ class SecondPassResult:
     """result.json."""
 
     warning: str | None = field(default=None, metadata=IF_SET)
+    rescorer: str | None = field(default=None, metadata=IF_SET)  # hash of its directory
+    shard: str | None = field(default=None, metadata=IF_SET)
     files: Mapping[str, FileContent]  # by role
     weights: Weights
     mapping: str
@@ -92,50 +89,6 @@ class SecondPassResult:
     comparison: Comparison | None = field(default=None, metadata={**IF_SET, KEY: "rescored against first in the lists"})
     changed: Sequence[Decision] | None = field(default=None, metadata=IF_SET)
     scores: Mapping[str, str] | None = field(default=None, metadata=IF_SET)  # the names of models in scores.jsonl.gz
-
-
-def result(rescored: Rescored, lists: ListSet, mapping: str, tuned_here: bool = False, seed: int = 0) -> SecondPassResult:
-    """What a second pass did; with references, how many word errors it has, and how sure that is (`seed`: of the bootstrap)."""
-    table = rescored.table
-    found = SecondPassResult(
-        warning=TUNED_HERE if tuned_here else None,
-        files=lists.files,
-        weights=rescored.weights,
-        mapping=mapping,
-        utterances=len(table.nbest),
-        hypotheses=table.nbest.n_hypotheses,
-        oov_words_per_hypothesis={name: float(scores.oov_H.mean()) for name, scores in table.lms.items()},
-        oov_types={name: len(scores.oov_types) for name, scores in table.lms.items()},
-    )
-    if not lists.references:
-        return found
-    base, errors = Baselines(lists), word_errors(lists, rescored.chosen_U)
-    rates = {FIRST: base.first, WITHOUT_LM: base.without_lm, RESCORED: errors, ORACLE: base.oracle}
-    return replace(
-        found,
-        wer={name: figures(of, seed) for name, of in rates.items()},
-        comparison=compare(base.first, errors, seed),
-        changed=decisions(rescored, base.first, errors),
-    )
-
-
-def write_result(found: SecondPassResult, rescored: Rescored, directory: Path, scores: bool = False) -> None:
-    """best.txt, result.json and, if `scores`, every hypothesis with all its scores in scores.jsonl.gz."""
-    mark = MARK if found.warning else ""
-    write_transcripts(rescored.best(), directory / f"{mark}best.txt")
-    if scores:
-        write_jsonl(_with_scores(rescored), directory / f"{mark}scores.jsonl.gz")
-        found = replace(found, scores={f"lm{k}": name for k, name in enumerate(rescored.table.lms, 1)})
-    with write_text(directory / f"{mark}result.json") as file:
-        json.dump(to_record(found), file, indent=2)
-        file.write("\n")
-
-
-def _with_scores(rescored: Rescored) -> NBest:
-    """The lists with one more score a model (`lm1`, `lm2`, ... or as the lists named them) and the total."""
-    added = {f"lm{k}": scores.log_prob_H for k, scores in enumerate(rescored.table.lms.values(), 1)}
-    nbest = rescored.table.nbest
-    return replace(nbest, scores={**nbest.scores, **added, "total": rescored.score_H})
 
 
 def tune_weights(

@@ -1,0 +1,164 @@
+"""The journal of a rescoring job: one line for each utterance that is done, in order, written before the next one is begun.
+
+A job that is killed leaves whole lines and perhaps a piece of one. It goes on after the last whole line. All results are made
+from the journal alone, so they have the same bytes however often the job was interrupted; and a journal that is joined from
+those of shards gives the bytes of the job that was not divided.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from trflm.errors import InputError
+from trflm.evaluation.weights import FileContent, Weights
+from trflm.files.records import IF_SET, from_record, to_record
+from trflm.files.writer import check_regular
+
+FORMAT = "trflm journal 1"
+NAME = "journal.jsonl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """What a job is: a journal is gone on with by the same job only."""
+
+    rescorer: str | None = None  # hash of its directory
+    weights: Weights
+    mapping: str
+    files: Mapping[str, FileContent]  # by role
+    shard: int = 1
+    shards: int = 1
+    scores: bool = False  # every hypothesis with all its scores is kept
+    tuned_here: bool = False
+    models: tuple[str, ...] = ()  # their names, in the order of `Entry.oov`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One utterance. The second half is there only where references are known."""
+
+    utterance: str
+    best: str
+    hypotheses: int
+    oov: tuple[int, ...]  # words that each model does not know, in all hypotheses
+    unknown: tuple[tuple[str, ...], ...]  # which they are
+    record: dict | None = field(default=None, metadata=IF_SET)  # the list with all its scores, as JSON Lines have it
+    reference: str | None = field(default=None, metadata=IF_SET)
+    first: str | None = field(default=None, metadata=IF_SET)
+    without_lm: str | None = field(default=None, metadata=IF_SET)
+    oracle: str | None = field(default=None, metadata=IF_SET)
+    gains: Mapping[str, float] | None = field(default=None, metadata=IF_SET)  # where another than the first was chosen
+
+
+def to_line(value: Entry) -> str:
+    return json.dumps(to_record(value), ensure_ascii=False) + "\n"
+
+
+def read_header(path: Path) -> Header:
+    """The first line of a journal."""
+    with open(path, encoding="utf-8") as file:
+        return _header(file.readline(), path)
+
+
+def read_entries(path: Path) -> Iterator[Entry]:
+    """The other lines, of which each is whole."""
+    with open(path, encoding="utf-8") as file:
+        _header(file.readline(), path)
+        for number, line in enumerate(file, 2):
+            yield _entry(line, path, number)
+
+
+class Journal:
+    """A journal that is being written."""
+
+    def __init__(self, file: BinaryIO, path: Path, done: int) -> None:
+        self.file, self.path, self.done = file, path, done
+
+    def write(self, entry: Entry) -> None:
+        """In one call of the system, so that a kill leaves a beginning of the line at most."""
+        self.file.write(to_line(entry).encode())
+        self.file.flush()
+        self.done += 1
+
+    def entries(self) -> Iterator[Entry]:
+        return read_entries(self.path)
+
+
+@contextmanager
+def writing(directory: Path, header: Header, resume: bool) -> Iterator[Journal]:
+    """The journal of this job, ours alone until we end: new, or as far as it had come."""
+    path = directory / NAME
+    check_regular(path)
+    try:
+        directory.mkdir(exist_ok=True)
+        file = open(path, "a+b")
+    except OSError as error:
+        raise InputError(f"{directory}: cannot be made or written: {error.strerror or error}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(
+                f"{directory}: another trf rescore is writing there; wait for it, or give another --out"
+            ) from error
+        done = _cut(file)
+        if done < 0:
+            file.write((json.dumps({"format": FORMAT, **to_record(header)}, ensure_ascii=False) + "\n").encode())
+            file.flush()
+        elif not resume:
+            raise InputError(f"{directory}: holds a job that has begun; go on with --resume, or give a new name")
+        else:
+            _check_same(read_header(path), header, path)
+        journal = Journal(file, path, max(done, 0))
+        try:
+            yield journal
+        except BaseException:
+            if not journal.done:  # nothing is lost
+                path.unlink()
+                if not any(directory.iterdir()):
+                    directory.rmdir()
+            raise
+
+
+def _cut(file: BinaryIO) -> int:
+    """Cut off the piece of a line at the end; how many whole lines follow the header, -1 if it is not there either."""
+    file.seek(0)
+    lines, whole = -1, 0
+    for line in file:
+        if not line.endswith(b"\n"):
+            break
+        lines, whole = lines + 1, whole + len(line)
+    file.truncate(whole)
+    file.seek(0, os.SEEK_END)
+    return lines
+
+
+def _check_same(old: Header, new: Header, path: Path) -> None:
+    was, now = to_record(old), to_record(new)
+    for key in now:
+        if was.get(key) != now[key]:
+            raise InputError(f"{path}: the job was begun with {key} = {was.get(key)}, now it is {now[key]}; give a new --out")
+
+
+def _header(line: str, path: Path) -> Header:
+    try:
+        record = json.loads(line)
+        if record.get("format") != FORMAT:
+            raise ValueError(f'no "format": "{FORMAT}"')
+        return from_record(Header, record)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}:1: is not the journal of a rescoring job: {error}") from error
+
+
+def _entry(line: str, path: Path, number: int) -> Entry:
+    try:
+        record = json.loads(line)
+        record |= {"oov": tuple(record["oov"]), "unknown": tuple(map(tuple, record["unknown"]))}
+        return Entry(**record)
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}:{number}: the journal is damaged: {error}; remove {path.parent} and start anew") from error

@@ -1,0 +1,109 @@
+"""Rescore a stream of lists: read an utterance, write its result, forget it."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from trflm.deploy.journal import Entry, Journal
+from trflm.deploy.rescorer import Rescorer
+from trflm.errors import InputError
+from trflm.evaluation.alignment import word_errors
+from trflm.evaluation.formats.jsonl import to_json
+from trflm.evaluation.nbest import NBestList
+from trflm.evaluation.second_pass.one_list import ScoredList
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Every n-th list, beginning with the i-th: 1 <= i <= n."""
+
+    number: int = 1
+    of: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> "Shard":
+        number, slash, of = text.partition("/")
+        if not (slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+            raise InputError(f"--shard {text}: write i/n with 1 <= i <= n, such as 3/8")
+        return cls(int(number), int(of))
+
+    def take(self, lists: Iterable[NBestList]) -> Iterator[NBestList]:
+        return islice(lists, self.number - 1, None, self.of)
+
+
+Tell = Callable[[int], None]
+"""Is told how many utterances are done."""
+
+
+def rescore_into(
+    journal: Journal,
+    rescorer: Rescorer,
+    lists: Iterable[NBestList],
+    references: Mapping[str, str] | None = None,
+    scores: bool = False,
+    tell: Tell = lambda done: None,
+) -> None:
+    """Rescore what the journal does not have yet. The lists are those of the whole job, from its first one."""
+    lists = iter(lists)
+    if journal.done:
+        for entry in journal.entries():
+            nbest = next(lists, None)
+            if nbest is None or nbest.utterance != entry.utterance:
+                found = "the end of the lists" if nbest is None else f'utterance "{nbest.utterance}"'
+                raise InputError(f'{journal.path}: has "{entry.utterance}" where {found} comes now; give the same lists')
+    for scored in rescorer.rescore(lists):
+        journal.write(to_entry(scored, references, scores))
+        tell(journal.done)
+
+
+def rescore_to_stdout(rescorer: Rescorer, lists: Iterable[NBestList], scores: bool, tell: Tell) -> int:
+    """Lines `UTT words`, or with `scores` a JSON object each, at once; how many there were."""
+    done = 0
+    for done, scored in enumerate(_one_by_one(rescorer, lists), 1):
+        sys.stdout.write(to_json(with_scores(scored)) if scores else f"{scored.nbest.utterance} {scored.best}".rstrip() + "\n")
+        sys.stdout.flush()
+        tell(done)
+    return done
+
+
+def _one_by_one(rescorer: Rescorer, lists: Iterable[NBestList]) -> Iterator[ScoredList]:
+    """Nothing is read ahead: who waits for an answer before sending the next list gets it."""
+    return (rescorer.scorer(nbest) for nbest in lists)
+
+
+def to_entry(scored: ScoredList, references: Mapping[str, str] | None, scores: bool) -> Entry:
+    nbest = scored.nbest
+    entry = {
+        "utterance": nbest.utterance,
+        "best": scored.best,
+        "hypotheses": len(nbest),
+        "oov": tuple(int(of.oov_K.sum()) for of in scored.lms.values()),
+        "unknown": tuple(of.unknown for of in scored.lms.values()),
+    }
+    if scores:
+        entry["record"] = with_scores(scored).to_record()
+    if references is not None:
+        if nbest.utterance not in references:
+            raise InputError(f'utterance "{nbest.utterance}" has no reference; add it, or leave out --ref')
+        errors_K = word_errors(references[nbest.utterance], nbest.texts)
+        entry |= {
+            "reference": references[nbest.utterance],
+            "first": nbest.texts[0],
+            "oracle": nbest.texts[int(errors_K.argmin())],
+        }
+        entry["without_lm"] = nbest.texts[int(scored.acoustic_K.argmax())]
+        if scored.best != nbest.texts[0]:
+            entry["gains"] = scored.gains()
+    return Entry(**entry)
+
+
+def with_scores(scored: ScoredList) -> NBestList:
+    """The list with one more score a model (`lm1`, `lm2`, ... in the order of the models) and the total."""
+    nbest = scored.nbest
+    added = {f"lm{k}": of.log_prob_K for k, of in enumerate(scored.lms.values(), 1)} | {"total": scored.score_K}
+    if clash := added.keys() & nbest.scores.keys():
+        raise InputError(
+            f'utterance "{nbest.utterance}" has a score named {min(clash)!r} already; rename it, or leave out --scores'
+        )
+    return NBestList(nbest.utterance, nbest.texts, {**nbest.scores, **added}, nbest.reference)

@@ -1,0 +1,169 @@
+"""However a job is run, killed, divided and joined, its results have the same bytes."""
+
+import io
+import json
+import multiprocessing
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tyro
+from commands import trf
+from deploy.tiny_models import model, some_lists
+
+from trflm.cli.rescore import merge, rescore
+from trflm.deploy.journal import Journal, to_line
+from trflm.deploy.rescorer import Rescorer
+from trflm.deploy.stream import Shard
+from trflm.errors import InputError
+from trflm.evaluation.formats import write_jsonl
+from trflm.files import writer
+
+COUNT = 30
+
+
+def run(command: Callable[..., None], *arguments: object) -> None:
+    tyro.cli(command, args=[str(argument) for argument in arguments], config=(tyro.conf.FlagCreatePairsOff,))
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A rescorer, lists with references, and the results of the undisturbed job."""
+    place = tmp_path_factory.mktemp("stream")
+    Rescorer({model("cnn"): 0.5, model("ngram"): 0.7}, mapping="lower").save(place / "r")
+    write_jsonl(some_lists(COUNT), place / "lists.jsonl")
+    (place / "ref").write_text("".join(f"{nbest.utterance} {nbest.texts[1]}\n" for nbest in some_lists(COUNT)))
+    run(rescore, *job(place), "--ref", place / "ref", "--out", place / "whole")
+    run(rescore, *job(place), "--out", place / "without-ref")
+    return place
+
+
+def job(place: Path) -> list[object]:
+    return ["--rescorer", place / "r", "--nbest", place / "lists.jsonl", "--scores", "--quiet"]
+
+
+def test_the_files_of_a_job(place: Path) -> None:
+    assert sorted(files(place / "whole")) == ["best.txt", "result.json", "scores.jsonl.gz"]
+    result = json.loads((place / "whole/result.json").read_text())
+    assert result["utterances"] == COUNT
+    assert result["hypotheses"] == 6 * COUNT
+    assert result["oov_types"] == {"cnn": 1, "ngram": 1}  # emu
+    rescorer = Rescorer.load(place / "r")
+    assert result["rescorer"] == rescorer.sha256
+    best = {scored.nbest.utterance: scored.best for scored in rescorer.rescore(some_lists(COUNT))}
+    assert (place / "whole/best.txt").read_text() == "".join(f"{u} {text}".rstrip() + "\n" for u, text in best.items())
+    assert result["wer"]["rescored"]["words"] == sum(len(n.texts[1].split()) for n in some_lists(COUNT))
+
+
+def dying(arguments: list[object], seed: int) -> None:
+    """In a process of its own: the job, killed after some lines, in the midst of a line, or after some files were replaced."""
+    rng, write, replace = random.Random(seed), Journal.write, os.replace
+    lines, renames, piece = rng.choice([0, 1, 2, 3, 5]), rng.randint(0, 2), rng.random() < 0.5
+    left = [lines, renames]
+
+    def write_or_die(self: Journal, entry) -> None:
+        if left[0] == 0:
+            if piece:
+                line = to_line(entry).encode()
+                self.file.write(line[: rng.randrange(len(line))])
+                self.file.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+        left[0] -= 1
+        write(self, entry)
+
+    def replace_or_die(*paths) -> None:
+        if left[1] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left[1] -= 1
+        replace(*paths)
+
+    Journal.write, writer.os.replace = write_or_die, replace_or_die  # pyright: ignore[reportAttributeAccessIssue]
+    sys.stdout = io.StringIO()
+    run(rescore, *arguments)
+
+
+def test_twenty_kills_and_a_resume_leave_the_same_bytes(place: Path, tmp_path: Path) -> None:
+    arguments = [*job(place), "--ref", place / "ref", "--out", tmp_path / "out", "--resume"]
+    kills = 0
+    for seed in range(200):
+        process = multiprocessing.get_context("fork").Process(target=dying, args=(arguments, seed))
+        process.start()
+        process.join(120)
+        kills += process.exitcode == -signal.SIGKILL
+        if kills == 20:
+            break
+        if process.exitcode == 0:  # it came to its end: begin anew, until twenty have died
+            for path in (tmp_path / "out").iterdir():
+                path.unlink()
+    assert kills == 20
+    run(rescore, *arguments)
+    assert {name: of for name, of in files(tmp_path / "out").items() if not name.startswith(".")} == files(place / "whole")
+
+
+@pytest.mark.parametrize(("of", "references"), [(3, True), (4, False)])
+def test_shards_joined_are_the_whole(place: Path, tmp_path: Path, of: int, references: bool) -> None:
+    more = ["--ref", place / "ref"] if references else []
+    shards = [tmp_path / f"shard{i}" for i in range(1, of + 1)]
+    for i, shard in enumerate(shards, 1):
+        run(rescore, *job(place), *more, "--shard", f"{i}/{of}", "--out", shard)
+    with pytest.raises(InputError, match=f"shard 1/{of} is missing"):
+        run(merge, *shards[1:], "--out", tmp_path / "joined")
+    with pytest.raises(InputError, match="give each one once"):
+        run(merge, *shards, shards[0], "--out", tmp_path / "joined")
+    run(merge, *reversed(shards), "--out", tmp_path / "joined")
+    assert files(tmp_path / "joined") == files(place / ("whole" if references else "without-ref"))
+
+
+def test_one_list_at_a_time_is_the_whole(place: Path, tmp_path: Path) -> None:
+    best = []
+    for line in (place / "lists.jsonl").read_text().splitlines(keepends=True)[::7]:
+        (tmp_path / "one.jsonl").write_text(line)
+        run(rescore, "--rescorer", place / "r", "--nbest", tmp_path / "one.jsonl", "--out", tmp_path / "out", "--quiet")
+        best.append((tmp_path / "out/best.txt").read_text())
+        (tmp_path / "out/best.txt").unlink()
+        (tmp_path / "out/result.json").unlink()
+    assert best == (place / "whole/best.txt").read_text().splitlines(keepends=True)[::7]
+
+
+def test_from_stdin_to_stdout(place: Path) -> None:
+    lists = (place / "lists.jsonl").read_text()
+    done = trf("rescore", "--rescorer", place / "r", "--nbest", "-", "--format", "jsonl", "--out", "-", "--quiet", stdin=lists)
+    assert done.stdout == (place / "whole/best.txt").read_text()
+    assert done.returncode == 0
+
+
+def test_a_job_is_not_mixed_with_another(place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(rescore, *job(place), "--shard", "1/2", "--out", out)
+    with pytest.raises(InputError, match="exists already; give a new name, or go on with --resume"):
+        run(rescore, *job(place), "--out", out)
+    (out / "result.json").unlink()
+    with pytest.raises(InputError, match="was begun with shard = 1, now it is 2"):
+        run(rescore, *job(place), "--shard", "2/2", "--resume", "--out", out)
+    run(rescore, *job(place), "--shard", "1/2", "--resume", "--out", out)
+    journal = (out / "journal.jsonl").read_text().splitlines(keepends=True)
+    (out / "result.json").unlink()
+    (out / "journal.jsonl").write_text("".join([journal[0], journal[2]]))
+    with pytest.raises(InputError, match=r'has "utt002" where utterance "utt000" comes now; give the same lists'):
+        run(rescore, *job(place), "--shard", "1/2", "--resume", "--out", out)
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "-1/2"])
+def test_a_wrong_shard_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="write i/n"):
+        Shard.parse(text)
+
+
+def test_a_job_that_fails_at_once_leaves_nothing(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text((place / "lists.jsonl").read_text() + "{\n")
+    with pytest.raises(InputError, match=f"bad.jsonl:{COUNT + 1}: not JSON"):  # before anything is scored
+        run(rescore, "--rescorer", place / "r", "--nbest", tmp_path / "bad.jsonl", "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
