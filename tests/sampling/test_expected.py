@@ -9,7 +9,7 @@ from kernels import V, check_balance, exact_p, histogram, problem, total_variati
 
 from trflm.sampling.chains import Chains
 from trflm.sampling.exact import all_sentences
-from trflm.sampling.gibbs import block_gibbs
+from trflm.sampling.gibbs import block_gibbs, expected_of
 from trflm.sampling.jump import local_jump
 from trflm.sampling.mixture import TransMSConfig, trans_ms
 from trflm.sampling.window import beginnings, length_log_probs, window_jump, windows
@@ -115,3 +115,19 @@ def test_expected_sentences_have_the_mean_of_the_target_and_a_smaller_variance()
     assert total_variation(expected.mean(0), p_S) < 0.03
     assert float((expected.mean(0).sum() - 1).abs()) < 0.01
     assert float(expected.var(0).sum()) < 0.8 * float(found.var(0).sum())
+
+
+def test_the_roulette_keeps_every_mean():
+    """Trials of little weight are mostly left out, and count for more when they are not: 4000 times over, standard errors of the
+    means are below 0.002."""
+    now = Batch(torch.tensor([0, 1]), torch.tensor([1, 1]))
+    trial = Batch(torch.tensor([2, 3, 4, 5, 6, 7]), torch.ones(6, dtype=torch.int64))
+    prob_CM = torch.tensor([[0.5, 0.03, 0.01], [0.02, 0.05, 0.9]], dtype=torch.float64)
+    total, kept = torch.zeros(8, dtype=torch.float64), 0
+    for seed in range(4000):
+        found = expected_of(rng(seed), now, trial, prob_CM, torch.tensor([0, 1]))
+        total.index_add_(0, found.batch.ids_N, found.weight_B)
+        kept += len(found.batch)
+    expected = torch.tensor([0.46, 0.03, 0.5, 0.03, 0.01, 0.02, 0.05, 0.9], dtype=torch.float64)
+    torch.testing.assert_close(total / 4000, expected, rtol=0, atol=0.01)
+    assert kept / 4000 < 5
