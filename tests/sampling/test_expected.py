@@ -118,8 +118,8 @@ def test_expected_sentences_have_the_mean_of_the_target_and_a_smaller_variance()
 
 
 def test_the_roulette_keeps_every_mean():
-    """Trials of little weight are mostly left out, and count for more when they are not: 4000 times over, standard errors of the
-    means are below 0.002."""
+    """Trials of little weight are mostly left out, and count for more when they are not. 4000 times over, standard errors of
+    the means are below 0.002."""
     now = Batch(torch.tensor([0, 1]), torch.tensor([1, 1]))
     trial = Batch(torch.tensor([2, 3, 4, 5, 6, 7]), torch.ones(6, dtype=torch.int64))
     prob_CM = torch.tensor([[0.5, 0.03, 0.01], [0.02, 0.05, 0.9]], dtype=torch.float64)
