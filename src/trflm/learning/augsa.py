@@ -17,7 +17,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from trflm.errors import InputError, TrainingError
+from trflm.errors import InputError
 from trflm.field.snapshots import TrainedField
 from trflm.field.trf import TRF
 from trflm.learning.adam import Adam
@@ -28,7 +28,8 @@ from trflm.learning.context import Context, FieldLearner
 from trflm.learning.loop import Metrics, clip_gradient
 from trflm.learning.replacements import DevChoice
 from trflm.learning.start import StartConfig, estimate_zeta, start_chains, teach
-from trflm.learning.zeta import ZetaSteps, two_stage
+from trflm.learning.watch import STUCK, lengths_in_tens, stop_if_stuck, stop_if_zeta_runs_away
+from trflm.learning.zeta import ZetaSteps, follow, two_stage
 from trflm.lms.proposals.lstm import LSTMProposal
 from trflm.lms.proposals.protocol import draw_sentences_of
 from trflm.sampling.autocorrelation import integrated_autocorrelation, recent
@@ -39,7 +40,6 @@ from trflm.text.lengths import draw_from_cdf
 
 MEMORY = 0.99  # of the running averages
 HISTORY = 100  # steps over which the autocorrelation of phi is taken
-STUCK, STUCK_STEPS = 1e-3, 100  # an acceptance below 1e-3 for 100 steps in a row is a stuck sampler
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class AugSAConfig(StartConfig):
     zeta_cap: float = 10.0  # greatest step of one zeta_l
     zeta_smooth: float = 0.0  # mass of pi0 between knots of a smooth zeta; 0: every length for itself; see `zeta`
     expected_lengths: bool = False  # move zeta by the probability of each length within reach instead of a count
-    zeta_follows: bool = False  # move zeta with theta, to first order; see `_follow`
+    zeta_follows: bool = False  # move zeta with theta, to first order; see `zeta.follow`
     calibration_steps: int = 0  # first steps in which theta rests, so that zeta and mu come to fit a model trained otherwise
     lr_proposal: float = 1.0  # gamma_mu
     clip_proposal: float = 5.0  # greatest gradient norm of mu
@@ -188,7 +188,7 @@ class AugSA(FieldLearner):
             self.adam.param_groups[0]["lr"] = config.lr / (self.t + config.lr_delay) * warm
             self.adam.step()
             if config.zeta_follows:
-                self._follow(phi_C)
+                follow(self.trf, self.chains, phi_C)
         return phi_C, norm
 
     def _drawn(self, expected: Weighted | None) -> tuple[Batch, Tensor]:
@@ -201,18 +201,6 @@ class AugSA(FieldLearner):
     def _phi_of(self, chains: Chains) -> Tensor:
         """From what the sampler knows."""
         return chains.log_density(self.target) - (self.target.log_pi0 - self.trf.zeta)[chains.batch.lengths_B]
-
-    def _follow(self, phi_before_C: Tensor) -> None:
-        """d log Z_l = E_{p_l}[d phi]: what the step of theta added to phi a word, by a line through the chains, goes into zeta.
-
-        Not in the paper. Early in training phi moves by more a step than zeta's own steps can follow; the chains then all
-        move to longer or shorter sentences, which pushes phi the other way, and the two swing against each other.
-        """
-        change_C = self.trf.phi(self.chains) - phi_before_C
-        length_C = self.chains.lengths_B.double()
-        spread = length_C - length_C.mean()
-        a_word = (spread * change_C).sum() / spread.square().sum().clamp(min=1e-9)
-        self.trf.zeta[1:] += a_word * torch.arange(self.trf.max_length, device=a_word.device)
 
     def _update_zeta(self, lengths_C: Tensor, jump: MoveInfo | None = None) -> float:
         """eq:upzeta1, eq:upzeta2; the greatest change of a zeta_l."""
@@ -251,20 +239,9 @@ class AugSA(FieldLearner):
 
     def _watch(self) -> None:
         """Stop a run that has gone wrong while its last good checkpoint is near."""
-        for what, steps in (("Markov moves", self.stuck_moves), ("jumps", self.stuck_jumps)):
-            if steps >= STUCK_STEPS and self.trf.max_length > 1:
-                raise TrainingError(
-                    f"the sampler is stuck: for {steps} steps fewer than {STUCK:.1%} of the {what} were accepted. The proposal "
-                    "does not follow the model: lower learner.lr, or raise learner.trials or learner.lr_proposal. What was "
-                    "saved before is kept"
-                )
-        a_word = self.trf.zeta[2:] / torch.arange(1, self.trf.max_length, device=self.trf.zeta.device)
-        most = 10 * math.log(len(self.trf.vocab) + 1) + self.config.zeta_cap
-        if len(a_word) and float(a_word.abs().max()) > most:
-            raise TrainingError(
-                f"zeta runs away: it has grown to {float(a_word.abs().max()):.0f} a word (log V is "
-                f"{math.log(len(self.trf.vocab)):.1f}). Lower learner.lr or learner.zeta_cap. What was saved before is kept"
-            )
+        if self.trf.max_length > 1:
+            stop_if_stuck({"Markov moves": self.stuck_moves, "jumps": self.stuck_jumps})
+        stop_if_zeta_runs_away(self.trf, self.config.zeta_cap)
 
     def evaluate(self, dev: Batch) -> Metrics:
         """Mean dev log-likelihood a sentence, with pi and the zeta of this moment; lengths training has not seen left out."""
@@ -273,7 +250,8 @@ class AugSA(FieldLearner):
         log_likelihood = float(scored.log_prob(known).mean())
         drift = float((self.trf.zeta - self.zeta_before).abs().max())
         self.zeta_before = self.trf.zeta.clone()
-        lengths = {f"chains_{low}_{high}": share for low, high, share in self.lengths_against_pi0()}
+        tens = lengths_in_tens(self.length_share, self.pi0)
+        lengths = {f"chains_{low}_{high}": share for low, high, share in tens}
         tau = integrated_autocorrelation(self.phi_TC)
         metrics = {
             "dev_log_likelihood": log_likelihood,
@@ -293,13 +271,6 @@ class AugSA(FieldLearner):
     def model(self) -> TrainedField:
         """The field of now, or its mean over the steps."""
         return TrainedField(self.trf if self.mean is None else self.mean.trf, self.proposal)
-
-    def lengths_against_pi0(self) -> list[tuple[int, int, float]]:
-        """The histogram of the chains' lengths, in tens: (from, to, running share over pi0's share). 1 is as it should be."""
-        m = self.trf.max_length
-        bins = [(low, min(low + 9, m)) for low in range(1, m + 1, 10)]
-        sums = [(low, high, self.length_share[low : high + 1].sum(), self.pi0[low : high + 1].sum()) for low, high in bins]
-        return [(low, high, float(chains / expected)) for low, high, chains, expected in sums]
 
     @property
     def sampled_by(self) -> LSTMProposal:

@@ -19,6 +19,9 @@ Shapes: m the longest sentence of training, K knots.
 import torch
 from torch import Tensor
 
+from trflm.field.trf import TRF
+from trflm.text import Batch
+
 
 def two_stage(t: int, decay: float, first_stage: int) -> float:
     """gamma_t = t^-decay; after `first_stage` steps (0: never) 1 / (t - t0 + t0^decay), the best there is once zeta is near
@@ -77,3 +80,16 @@ def hats(knots: list[int], max_length: int) -> Tensor:
     hats_mK[row_m, above_m - 1] = 1 - part_m
     hats_mK[row_m, above_m] = part_m
     return hats_mK
+
+
+def follow(trf: TRF, chains: Batch, phi_before_C: Tensor) -> None:
+    """d log Z_l = E_{p_l}[d phi]: what the step of theta added to phi a word, by a line through the chains, goes into zeta.
+
+    Not in the paper. Early in training phi moves by more a step than zeta's own steps can follow; the chains then all
+    move to longer or shorter sentences, which pushes phi the other way, and the two swing against each other.
+    """
+    change_C = trf.phi(chains) - phi_before_C
+    length_C = chains.lengths_B.double()
+    spread = length_C - length_C.mean()
+    a_word = (spread * change_C).sum() / spread.square().sum().clamp(min=1e-9)
+    trf.zeta[1:] += a_word * torch.arange(trf.max_length, device=a_word.device)
