@@ -16,12 +16,14 @@ from trflm.speed.memory import keep_freed_memory
 from trflm.text import Batch, Vocab, read_corpus
 
 
-def arguments(description: str) -> argparse.Namespace:
+def arguments(description: str, more: Callable[[argparse.ArgumentParser], object] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="end within 45 s on 2 cores")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write settings, medians and ratios here")
     parser.add_argument("--data", type=Path, metavar="DIR", help="a directory with train.txt or train.txt.gz; else made up")
     parser.add_argument("--threads", type=int, default=2)
+    if more is not None:
+        more(parser)
     parsed = parser.parse_args()
     torch.set_num_threads(parsed.threads)
     keep_freed_memory()

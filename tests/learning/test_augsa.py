@@ -124,7 +124,7 @@ def test_zeta_that_follows_moves_with_log_Z():
             learner.chains = trans_ms(rng(step), Chains(learner.chains), learner.target, learner.proposal, CONFIG)[0].batch
     before = learner.trf.zeta.clone()
     learner.t = 1
-    learner._update_theta(data, rng(9))
+    learner._update_theta(data, rng(9), Chains(learner.chains))
     with torch.no_grad():
         exact = Exact.of(learner.trf.potential, V, M).zeta
     assert float((exact - before).abs().max()) > 0.3

@@ -20,8 +20,16 @@ from torch import Tensor
 class Adam(torch.optim.AdamW):
     """torch's AdamW, bit for bit, for dense gradients without l2."""
 
-    def __init__(self, params: Any, lr: float, weight_decay: float = 0.0, l2: float = 0.0, fused: bool | None = None) -> None:
-        super().__init__(params, lr=lr, weight_decay=weight_decay, fused=fused)
+    def __init__(
+        self,
+        params: Any,
+        lr: float,
+        weight_decay: float = 0.0,
+        l2: float = 0.0,
+        fused: bool | None = None,
+        eps: float = 1e-8,
+    ) -> None:
+        super().__init__(params, lr=lr, weight_decay=weight_decay, fused=fused, eps=eps)
         for group in self.param_groups:
             group.setdefault("l2", l2)
 

@@ -6,7 +6,8 @@ Each step t, from K_D data sentences D and K_B persistent chains B advanced by T
     zeta_l += min{gamma_zeta delta_l(B) / pi0_l, cap}, then zeta -= zeta_1         gamma_zeta = t^-0.2           eq:upzeta1, 2
     mu     += gamma_mu (1/K_B) sum_B dlog q                                        SGD, gradient clipped         eq:upmu
 
-The cap and the clipping are not in the paper: with pi0_l near 1e-5 a single sample would move zeta_l by thousands.
+The cap and the clipping are not in the paper: with pi0_l near 1e-5 a single sample would move zeta_l by thousands. Nor is what
+has a default of 0 or false in `AugSAConfig`: docs/math.md has its equations, docs/training.md says what each brings.
 """
 
 import math
@@ -16,25 +17,33 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from trflm.errors import InputError, TrainingError
+from trflm.errors import InputError
+from trflm.field.snapshots import TrainedField
 from trflm.field.trf import TRF
 from trflm.learning.adam import Adam
+from trflm.learning.average import MeanField
+from trflm.learning.balance import balanced
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.context import Context, FieldLearner
 from trflm.learning.loop import Metrics, clip_gradient
+from trflm.learning.replacements import DevChoice
+from trflm.learning.start import StartConfig, estimate_zeta, start_chains, teach
+from trflm.learning.watch import STUCK, lengths_in_tens, stop_if_stuck, stop_if_zeta_runs_away
+from trflm.learning.zeta import ZetaSteps, follow, two_stage
 from trflm.lms.proposals.lstm import LSTMProposal
 from trflm.lms.proposals.protocol import draw_sentences_of
-from trflm.sampling.chains import Chains, Target
-from trflm.sampling.mixture import TransMSConfig, trans_ms
+from trflm.sampling.autocorrelation import integrated_autocorrelation, recent
+from trflm.sampling.chains import Chains, MoveInfo, Target, Weighted
+from trflm.sampling.mixture import trans_ms
 from trflm.text import Batch, pack, training_pi0
 from trflm.text.lengths import draw_from_cdf
 
 MEMORY = 0.99  # of the running averages
-STUCK, STUCK_STEPS = 1e-3, 100  # an acceptance below 1e-3 for 100 steps in a row is a stuck sampler
+HISTORY = 100  # steps over which the autocorrelation of phi is taken
 
 
 @dataclass(frozen=True)
-class AugSAConfig(TransMSConfig):
+class AugSAConfig(StartConfig):
     """[learner] kind = "augsa": the paper's algorithm and settings."""
 
     batch: int = 1000  # K_D
@@ -42,26 +51,52 @@ class AugSAConfig(TransMSConfig):
     lr: float = 1.0  # gamma_theta = lr / (t + lr_delay)
     lr_delay: float = 1e4
     l2: float = 0.0  # penalty (l2 / 2) |theta|^2
+    warm_up: int = 0  # first steps of theta, in which its rate rises along a line
+    epsilon: float = 1e-8  # of Adam: gradients well below it make steps in proportion to their size
+    balance_lengths: bool = False  # weigh data and chains such that their lengths are as pi has them; see `balance`
+    average: float = 0.0  # the share that a running mean of theta and zeta keeps in a step; 0: no mean
     zeta_decay: float = 0.2  # gamma_zeta = t^-zeta_decay
+    zeta_first_stage: int = 0  # steps after which gamma_zeta goes on as 1/t; 0: never
     zeta_cap: float = 10.0  # greatest step of one zeta_l
-    zeta_follows: bool = False  # move zeta with theta, to first order; see `_follow`
+    zeta_smooth: float = 0.0  # mass of pi0 between knots of a smooth zeta; 0: every length for itself; see `zeta`
+    expected_lengths: bool = False  # move zeta by the probability of each length within reach instead of a count
+    zeta_follows: bool = False  # move zeta with theta, to first order; see `zeta.follow`
     calibration_steps: int = 0  # first steps in which theta rests, so that zeta and mu come to fit a model trained otherwise
     lr_proposal: float = 1.0  # gamma_mu
     clip_proposal: float = 5.0  # greatest gradient norm of mu
+    adam_proposal: bool = False  # Adam in place of SGD; then lr_proposal is to be a thousandth or so
+    data_proposal: float = 0.0  # the share of the data in what mu learns from
+    dev_choice: bool = False  # report the criterion of the other learners too
     kind: Literal["augsa"] = "augsa"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if min(self.batch, self.chains) < 1 or self.calibration_steps < 0:
-            raise ValueError("batch and chains must be at least 1, calibration_steps must not be negative")
+        if min(self.batch, self.chains) < 1 or min(self.calibration_steps, self.warm_up, self.zeta_first_stage) < 0:
+            raise ValueError(
+                "batch and chains must be at least 1, calibration_steps, warm_up and zeta_first_stage must not be negative"
+            )
         if min(self.lr, self.lr_delay, self.lr_proposal, self.l2) < 0 or not 0 <= self.zeta_decay <= 1:
             raise ValueError("lr, lr_delay, lr_proposal and l2 must not be negative, zeta_decay must be between 0 and 1")
         if not (self.zeta_cap > 0 and self.clip_proposal > 0):
             raise ValueError("zeta_cap and clip_proposal must be positive")
+        if not (self.epsilon > 0 and 0 <= self.average < 1 and 0 <= self.zeta_smooth < 1 and 0 <= self.data_proposal <= 1):
+            raise ValueError("epsilon must be positive; average, zeta_smooth and data_proposal must be from 0 to 1")
 
     def build(self, context: Context) -> "AugSA":
         pi0, batches = training_pi0(context.pi), context.batches(self.batch)
-        return AugSA(context.trf, context.proposal, pi0, batches, self, context.rng(2))
+        trf, proposal, notes = context.trf, context.proposal, []
+        if context.fresh and self.teach_epochs and not (context.given and context.given.has_proposal):
+            teach(proposal, context.text, self.teach_epochs, context.seed)
+        if context.fresh and self.zeta_draws:
+            notes.append(estimate_zeta(context.rng(4), trf, proposal, self.zeta_draws))
+        learner = AugSA(trf, proposal, pi0, batches, self, context.rng(2))
+        if context.fresh and (self.burn_in or self.chains_at_data):
+            lengths_C = learner.chains.lengths_B
+            learner.chains = start_chains(context.rng(5), trf, proposal, lengths_C, context.text, self)
+        learner.notes = notes
+        if self.dev_choice:
+            learner.dev_choice = DevChoice(context.replacements)
+        return learner
 
 
 class AugSA(FieldLearner):
@@ -80,11 +115,16 @@ class AugSA(FieldLearner):
         self.pi0 = pi0.to(trf.zeta)
         self.target = Target(trf, self.pi0)
         self.theta = list(trf.potential.parameters())
-        self.adam = Adam(self.theta, lr=config.lr / (1 + config.lr_delay), l2=config.l2)
-        self.sgd = torch.optim.SGD(proposal.parameters(), lr=config.lr_proposal)
+        self.adam = Adam(self.theta, lr=config.lr / (1 + config.lr_delay), l2=config.l2, eps=config.epsilon)
+        optimiser = torch.optim.Adam if config.adam_proposal else torch.optim.SGD
+        self.of_mu = optimiser(proposal.parameters(), lr=config.lr_proposal)
+        self.zeta_steps = ZetaSteps(self.pi0, config.zeta_cap, config.zeta_smooth)
+        self.mean = MeanField(trf, config.average) if config.average else None
+        self.dev_choice: DevChoice | None = None
         self.t = 0
         lengths_C = draw_from_cdf(pi0.cumsum(0).cpu(), config.chains, rng).to(trf.zeta.device)
         self.chains = draw_sentences_of(proposal, lengths_C, rng)
+        self.phi_TC = self.pi0.new_zeros(0, config.chains)  # of the last steps
         self.length_share = self.pi0.clone()  # running shares of the lengths of the chains
         self.stuck_jumps = self.stuck_moves = 0  # steps in a row in which next to none was accepted
         self.zeta_before = trf.zeta.clone()  # at the last evaluation
@@ -101,10 +141,13 @@ class AugSA(FieldLearner):
         self.chains = chains.batch
         lengths_C = self.chains.lengths_B
         zeta_C = self.trf.zeta[lengths_C]
-        phi_C, gradient_norm = self._update_theta(batch, rng)
+        phi_C, gradient_norm = self._update_theta(batch, rng, chains, info["move"].expected)
         kl_part_C = phi_C - self.log_Z1 - zeta_C
-        zeta_step = self._update_zeta(lengths_C)
-        log_q_C = self._update_mu()
+        zeta_step = self._update_zeta(lengths_C, info["jump"])
+        log_q_C = self._update_mu(batch)
+        self.phi_TC = recent(self.phi_TC, phi_C, HISTORY)
+        if self.mean is not None:
+            self._update_mean(self.mean)
 
         share = self._share(lengths_C)
         self.length_share = MEMORY * self.length_share + (1 - MEMORY) * share
@@ -122,52 +165,73 @@ class AugSA(FieldLearner):
             "log_q": float(log_q_C.mean()),
         }
 
-    def _update_theta(self, data: Batch, rng: torch.Generator) -> tuple[Tensor, float]:
+    def _update_theta(
+        self, data: Batch, rng: torch.Generator, chains: Chains, expected: Weighted | None = None
+    ) -> tuple[Tensor, float]:
         """eq:uplambda; phi of the chains before the update, and the norm of the gradient."""
-        both = pack([data, self.chains])
-        weight_C = (self.trf.pi / self.pi0)[self.chains.lengths_B] / len(self.chains)
-        weight_B = torch.cat([weight_C.new_full((len(data),), -1 / len(data)), weight_C])
-        phi_B = self.trf.potential(both, rng)
+        config = self.config
+        drawn, weight_C = self._drawn(expected)
+        weight_D = weight_C.new_full((len(data),), 1 / len(data))
+        if config.balance_lengths:
+            mean_length = float((self.trf.pi * torch.arange(len(self.trf.pi), device=weight_C.device)).sum())
+            weight_C = balanced(weight_C, drawn.lengths_B, mean_length)
+            weight_D = balanced(weight_D, data.lengths_B, mean_length)
+        weight_B = torch.cat([-weight_D, weight_C])
+        phi_B = self.trf.potential(pack([data, drawn]), rng)
         self.adam.zero_grad()
         (weight_B.to(phi_B) * phi_B).sum().backward()
         norm = clip_gradient(self.theta, math.inf)
-        phi_C = phi_B.detach()[len(data) :].double()
-        if self.t > self.config.calibration_steps:
-            self.adam.param_groups[0]["lr"] = self.config.lr / (self.t + self.config.lr_delay)
+        phi_C = phi_B.detach()[len(data) :].double() if expected is None else self._phi_of(chains)
+        steps = self.t - config.calibration_steps
+        if steps > 0:
+            warm = min(1.0, steps / (config.warm_up + 1))
+            self.adam.param_groups[0]["lr"] = config.lr / (self.t + config.lr_delay) * warm
             self.adam.step()
-            if self.config.zeta_follows:
-                self._follow(phi_C)
+            if config.zeta_follows:
+                follow(self.trf, self.chains, phi_C)
         return phi_C, norm
 
-    def _follow(self, phi_before_C: Tensor) -> None:
-        """d log Z_l = E_{p_l}[d phi]: what the step of theta added to phi a word, by a line through the chains, goes into zeta.
+    def _drawn(self, expected: Weighted | None) -> tuple[Batch, Tensor]:
+        """The sentences that stand for the field, and their weights: the chains, or what was expected of them."""
+        importance = self.trf.pi / self.pi0
+        if expected is None:
+            return self.chains, importance[self.chains.lengths_B] / len(self.chains)
+        return expected.batch, importance[expected.batch.lengths_B] * expected.weight_B
 
-        Not in the paper. Early in training phi moves by more a step than zeta's own steps can follow; the chains then all
-        move to longer or shorter sentences, which pushes phi the other way, and the two swing against each other.
-        """
-        change_C = self.trf.phi(self.chains) - phi_before_C
-        length_C = self.chains.lengths_B.double()
-        spread = length_C - length_C.mean()
-        a_word = (spread * change_C).sum() / spread.square().sum().clamp(min=1e-9)
-        self.trf.zeta[1:] += a_word * torch.arange(self.trf.max_length, device=a_word.device)
+    def _phi_of(self, chains: Chains) -> Tensor:
+        """From what the sampler knows."""
+        return chains.log_density(self.target) - (self.target.log_pi0 - self.trf.zeta)[chains.batch.lengths_B]
 
-    def _update_zeta(self, lengths_C: Tensor) -> float:
+    def _update_zeta(self, lengths_C: Tensor, jump: MoveInfo | None = None) -> float:
         """eq:upzeta1, eq:upzeta2; the greatest change of a zeta_l."""
         share = self._share(lengths_C)
-        gamma = self.t**-self.config.zeta_decay
-        step = (gamma * share[1:] / self.pi0[1:]).clamp(max=self.config.zeta_cap)
-        change = step - step[0]
+        if self.config.expected_lengths and jump is not None and jump.length_share is not None:
+            share = jump.length_share
+        gamma = two_stage(self.t, self.config.zeta_decay, self.config.zeta_first_stage)
+        change = self.zeta_steps.step(gamma, share)
         self.trf.zeta[1:] += change
         return float(change.abs().max())
 
-    def _update_mu(self) -> Tensor:
+    def _update_mu(self, data: Batch) -> Tensor:
         """eq:upmu; log q of the words of each chain before the update."""
         log_q_C = self.proposal.log_q(self.chains)
-        self.sgd.zero_grad()
-        (-log_q_C.mean()).backward()
+        loss, share = -log_q_C.mean(), self.config.data_proposal
+        if share:
+            some = data.select(torch.arange(min(len(data), len(self.chains)), device=data.device))
+            loss = (1 - share) * loss - share * self.proposal.log_q(some).mean()
+        self.of_mu.zero_grad()
+        loss.backward()
         clip_gradient(self.proposal.parameters(), self.config.clip_proposal)
-        self.sgd.step()
+        self.of_mu.step()
         return log_q_C.detach()
+
+    def _update_mean(self, mean: MeanField) -> None:
+        """While theta rests there is nothing to average over."""
+        steps = self.t - self.config.calibration_steps
+        if steps > 0:
+            mean.update(self.trf, steps)
+        else:
+            mean.follow(self.trf)
 
     def _share(self, lengths_C: Tensor) -> Tensor:
         """[m+1] delta_l(B): the share of each length among the chains."""
@@ -175,42 +239,38 @@ class AugSA(FieldLearner):
 
     def _watch(self) -> None:
         """Stop a run that has gone wrong while its last good checkpoint is near."""
-        for what, steps in (("Markov moves", self.stuck_moves), ("jumps", self.stuck_jumps)):
-            if steps >= STUCK_STEPS and self.trf.max_length > 1:
-                raise TrainingError(
-                    f"the sampler is stuck: for {steps} steps fewer than {STUCK:.1%} of the {what} were accepted. The proposal "
-                    "does not follow the model: lower learner.lr, or raise learner.trials or learner.lr_proposal. What was "
-                    "saved before is kept"
-                )
-        a_word = self.trf.zeta[2:] / torch.arange(1, self.trf.max_length, device=self.trf.zeta.device)
-        most = 10 * math.log(len(self.trf.vocab) + 1) + self.config.zeta_cap
-        if len(a_word) and float(a_word.abs().max()) > most:
-            raise TrainingError(
-                f"zeta runs away: it has grown to {float(a_word.abs().max()):.0f} a word (log V is "
-                f"{math.log(len(self.trf.vocab)):.1f}). Lower learner.lr or learner.zeta_cap. What was saved before is kept"
-            )
+        if self.trf.max_length > 1:
+            stop_if_stuck({"Markov moves": self.stuck_moves, "jumps": self.stuck_jumps})
+        stop_if_zeta_runs_away(self.trf, self.config.zeta_cap)
 
     def evaluate(self, dev: Batch) -> Metrics:
         """Mean dev log-likelihood a sentence, with pi and the zeta of this moment; lengths training has not seen left out."""
         self.log_Z1 = self.trf.log_Z1()
-        log_likelihood = float(self.trf.log_prob(self.usable(dev)).mean())
+        known, scored = self.usable(dev), self.model.trf
+        log_likelihood = float(scored.log_prob(known).mean())
         drift = float((self.trf.zeta - self.zeta_before).abs().max())
         self.zeta_before = self.trf.zeta.clone()
-        lengths = {f"chains_{low}_{high}": share for low, high, share in self.lengths_against_pi0()}
-        return {
+        tens = lengths_in_tens(self.length_share, self.pi0)
+        lengths = {f"chains_{low}_{high}": share for low, high, share in tens}
+        tau = integrated_autocorrelation(self.phi_TC)
+        metrics = {
             "dev_log_likelihood": log_likelihood,
             "log_Z1": self.log_Z1,
             "zeta_drift": drift,
+            "autocorrelation": tau,
+            "effective_chains": len(self.chains) / tau,
             **lengths,
-            "criterion": log_likelihood,
         }
+        if self.mean is not None:
+            metrics["dev_log_likelihood_now"] = float(self.trf.log_prob(known).mean())
+        if self.dev_choice is not None:
+            metrics["dev_choice"] = self.dev_choice.of(known, scored)
+        return {**metrics, "criterion": log_likelihood}
 
-    def lengths_against_pi0(self) -> list[tuple[int, int, float]]:
-        """The histogram of the chains' lengths, in tens: (from, to, running share over pi0's share). 1 is as it should be."""
-        m = self.trf.max_length
-        bins = [(low, min(low + 9, m)) for low in range(1, m + 1, 10)]
-        sums = [(low, high, self.length_share[low : high + 1].sum(), self.pi0[low : high + 1].sum()) for low, high in bins]
-        return [(low, high, float(chains / expected)) for low, high, chains, expected in sums]
+    @property
+    def model(self) -> TrainedField:
+        """The field of now, or its mean over the steps."""
+        return TrainedField(self.trf if self.mean is None else self.mean.trf, self.proposal)
 
     @property
     def sampled_by(self) -> LSTMProposal:
@@ -221,7 +281,7 @@ class AugSA(FieldLearner):
             "trf": self.trf.state_dict(),
             "proposal": self.proposal.state_dict(),
             "adam": self.adam.state_dict(),
-            "sgd": self.sgd.state_dict(),
+            "sgd": self.of_mu.state_dict(),
             "chains": {"ids": self.chains.ids_N, "lengths": self.chains.lengths_B},
             "length_share": self.length_share,
             "t": self.t,
@@ -229,6 +289,8 @@ class AugSA(FieldLearner):
             "stuck_moves": self.stuck_moves,
             "zeta_before": self.zeta_before,
             "log_Z1": self.log_Z1,
+            "phi": self.phi_TC,
+            **({} if self.mean is None else {"mean": self.mean.trf.state_dict()}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -239,9 +301,12 @@ class AugSA(FieldLearner):
         self.trf.load_state_dict(state["trf"])
         self.proposal.load_state_dict(state["proposal"])
         self.adam.load_state_dict(state["adam"])
-        self.sgd.load_state_dict(state["sgd"])
+        self.of_mu.load_state_dict(state["sgd"])
         self.chains = Batch(state["chains"]["ids"], state["chains"]["lengths"]).to(device)
         self.length_share = state["length_share"].to(device)
+        self.phi_TC = state.get("phi", self.phi_TC).to(device)  # a state saved before there was one has none
+        if self.mean is not None:
+            self.mean.trf.load_state_dict(state["mean"])
         self.zeta_before = state["zeta_before"].to(device)
         self.stuck_jumps, self.stuck_moves = state["stuck_jumps"], state["stuck_moves"]
         self.t, self.log_Z1 = state["t"], state["log_Z1"]

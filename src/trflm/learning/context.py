@@ -77,7 +77,7 @@ class Context:
     load_model: Callable[[str], LanguageModel]
 
     def rng(self, number: int = 0) -> torch.Generator:
-        """For parameters (0), proposal (1), chains (2), lengths of the reference (3)."""
+        """For parameters (0), proposal (1), chains (2), lengths of the reference (3), the start of AugSA (4, 5)."""
         return generator(self.seed, "init", number)
 
     @cached_property

@@ -56,11 +56,22 @@ class Chains:
 
 
 @dataclass(frozen=True)
+class Weighted:
+    """Sentences that stand for the target: sum of weights times f is an estimate of E[f]. The weights sum to one on average."""
+
+    batch: Batch
+    weight_B: Tensor
+
+
+@dataclass(frozen=True)
 class MoveInfo:
-    """How many proposals a move made over all chains, and how many were accepted."""
+    """How many proposals a move made over all chains, and how many were accepted; and what was expected of it before its last
+    coin was thrown (Rao-Blackwell: the expectation has the same mean as what came to be, and a smaller variance)."""
 
     tried: int
     accepted: int
+    length_share: Tensor | None = None  # [m+1] the expected share of each length, of a move that changes lengths
+    expected: "Weighted | None" = None  # the expected sentences, of a move that was asked to keep them
 
     @property
     def acceptance(self) -> float:

@@ -7,6 +7,13 @@ For the blocks of s words in order, the last one shorter: draw M trials u_(k) ~ 
 choose u among them with probability proportional to w, and accept it with probability min{1, W / (W - w(u) + w(x))},
 where w(x) is the weight of the words that stand there now.
 
+Before a trial is chosen and the coin is thrown, f after the move is expected to be
+
+    sum_k P_k f(u_(k)) + (1 - sum_k P_k) f(x),      P_k = w(u_(k)) / W min{1, W / (W - w(u_(k)) + w(x))}
+
+With `weigh_trials` each chain keeps these M + 1 sentences of one of its blocks, drawn at random. Most have next to no weight
+and would cost as much as the others: one with P below ROULETTE stays with probability P / ROULETTE, and then weighs ROULETTE.
+
 Shapes: C chains, M trials, s words a block.
 """
 
@@ -16,8 +23,10 @@ import torch
 from torch import Tensor
 
 from trflm.lms.proposals.protocol import DRAW, Proposal, draw
-from trflm.sampling.chains import Chains, Density, MoveInfo, replace
-from trflm.text import Batch
+from trflm.sampling.chains import Chains, Density, MoveInfo, Weighted, replace
+from trflm.text import Batch, pack
+
+ROULETTE = 0.1
 
 
 def mtmis_log_acceptance(log_w_CM: Tensor, log_w_now_C: Tensor) -> Tensor:
@@ -35,11 +44,19 @@ def mtmis_log_acceptance(log_w_CM: Tensor, log_w_now_C: Tensor) -> Tensor:
 
 
 def block_gibbs(
-    rng: torch.Generator, chains: Chains, target: Density, proposal: Proposal, block: int, trials: int
+    rng: torch.Generator,
+    chains: Chains,
+    target: Density,
+    proposal: Proposal,
+    block: int,
+    trials: int,
+    weigh_trials: bool = False,
 ) -> tuple[Chains, MoveInfo]:
     """One sweep over the blocks of every chain; each block is a proposal."""
     tried = accepted = 0
     batch, log_p_C = chains.batch, chains.log_density(target)
+    kept: list[Weighted] = []
+    kept_block_C = random_blocks(rng, batch.lengths_B, block) if weigh_trials else None
     state = proposal.start(len(batch))
     active = torch.arange(len(batch), device=log_p_C.device)  # chains that reach the block
     for first in range(0, int(batch.lengths_B.max()), block):
@@ -61,15 +78,41 @@ def block_gibbs(
 
         # 3. Choose one by weight, and accept it or stay.
         choice_C = draw(log_w_CM.log_softmax(1), rng)
-        log_accept_C = mtmis_log_acceptance(log_w_CM, log_w_now_C).gather(1, choice_C[:, None]).squeeze(1)
+        log_accept_CM = mtmis_log_acceptance(log_w_CM, log_w_now_C)
+        log_accept_C = log_accept_CM.gather(1, choice_C[:, None]).squeeze(1)
         accept_C = torch.rand(len(active), generator=rng, dtype=torch.float64).to(active.device).log() < log_accept_C
         index = accept_C.nonzero().squeeze(1)
         row_C = torch.arange(len(active), device=active.device) * trials + choice_C
+        if kept_block_C is not None:
+            keeping = (kept_block_C[active] == first // block).nonzero().squeeze(1)
+            prob_CM = (log_w_CM.log_softmax(1) + log_accept_CM).exp()
+            kept.append(expected_of(rng, now, trial, prob_CM, keeping))
         moved = replace(batch, log_p_C, active[index], trial.select(row_C[index]), log_p_CM.view(-1)[row_C[index]])
         batch, log_p_C = moved.batch, moved.log_density(target)
         state = span.state_after(torch.where(accept_C, choice_C, trials))
         tried, accepted = tried + len(active), accepted + len(index)
-    return Chains(batch, log_p_C), MoveInfo(tried, accepted)
+    expected = None
+    if weigh_trials:
+        expected = Weighted(pack([part.batch for part in kept]), torch.cat([part.weight_B for part in kept]) / len(batch))
+    return Chains(batch, log_p_C), MoveInfo(tried, accepted, expected=expected)
+
+
+def random_blocks(rng: torch.Generator, lengths_C: Tensor, block: int) -> Tensor:
+    """[C] one of the blocks of each chain."""
+    n_C = (lengths_C + block - 1) // block
+    level_C = torch.rand(len(lengths_C), generator=rng, dtype=torch.float64).to(lengths_C.device)
+    return (level_C * n_C).long().clamp(max=n_C - 1)
+
+
+def expected_of(rng: torch.Generator, now: Batch, trial: Batch, prob_CM: Tensor, keeping: Tensor) -> Weighted:
+    """What is expected of these chains: their trials, and the sentences that stand there now with what is left over."""
+    C, M = prob_CM.shape
+    weight_KM = torch.cat([prob_CM, (1 - prob_CM.sum(1, keepdim=True)).clamp(min=0)], 1)[keeping]
+    level_KM = torch.rand(weight_KM.shape, generator=rng, dtype=torch.float64).to(weight_KM.device)
+    chain_K, trial_K = (level_KM * ROULETTE < weight_KM).nonzero().unbind(1)
+    number_K = keeping[chain_K]
+    row_K = torch.where(trial_K < M, number_K * M + trial_K, C * M + number_K)
+    return Weighted(pack([trial, now]).select(row_K), weight_KM[chain_K, trial_K].clamp(min=ROULETTE))
 
 
 def words_at(batch: Batch, first: int, block: int) -> Tensor:

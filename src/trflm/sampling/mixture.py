@@ -14,6 +14,7 @@ from trflm.lms.proposals.protocol import Proposal
 from trflm.sampling.chains import Chains, MoveInfo, Target
 from trflm.sampling.gibbs import block_gibbs
 from trflm.sampling.jump import local_jump
+from trflm.sampling.window import window_jump
 
 
 class Move(Protocol):
@@ -27,15 +28,18 @@ class TransMSConfig:
     jump_range: int = 5  # r; the paper says "wider" than 1 without a number
     block: int = 5  # s
     trials: int = 10  # M
+    window: int = 0  # lengths that a jump chooses among at once (`window_jump`); 0: the paper's local jump
+    weigh_trials: bool = False  # whether the Markov move keeps what was expected of it; see `gibbs`
 
     def __post_init__(self) -> None:
-        if min(self.jump_range, self.block, self.trials) < 1:
-            raise ValueError("jump_range, block and trials must be at least 1")
+        if min(self.jump_range, self.block, self.trials) < 1 or self.window < 0:
+            raise ValueError("jump_range, block and trials must be at least 1, window must not be negative")
 
     def moves(self) -> Mapping[str, Move]:
+        window = partial(window_jump, width=self.window)
         return {
-            "jump": partial(local_jump, jump_range=self.jump_range),
-            "move": partial(block_gibbs, block=self.block, trials=self.trials),
+            "jump": window if self.window else partial(local_jump, jump_range=self.jump_range),
+            "move": partial(block_gibbs, block=self.block, trials=self.trials, weigh_trials=self.weigh_trials),
         }
 
 
