@@ -78,7 +78,7 @@ def test_a_random_field_has_an_interval(tmp_path):
 
     (tmp_path / "long.txt").write_text(TINY_TEXT + "the cat sat the dog ran\n" * 2)
     short_work = ("--minutes", "0.001", "--gap", "50%", "--burn-in", 2)
-    done = trf("perplexity", tmp_path / "run", tmp_path / "long.txt", *short_work)
+    done = trf("perplexity", tmp_path / "run", tmp_path / "long.txt", "--check", "ais", *short_work)
     assert done.returncode == 0, done.stderr
     low, high = map(float, done.stdout.splitlines()[-1].split()[1:])
     assert 1 < low < high < math.inf
@@ -91,9 +91,9 @@ def test_a_random_field_has_an_interval(tmp_path):
     assert row["at least"] == row["low"] < row["high"] == row["at most"]
     assert row["counted"] == row["words"] + row["sentences"]
     assert row["by its own zeta"] > 1
-    assert row["check"]["agrees"]
-    alone = trf("perplexity", tmp_path / "run", tmp_path / "long.txt", "--json", "--check", "none", *short_work)
-    assert "check" not in json.loads(alone.stdout)
+    assert "check" not in row
+    checked = trf("perplexity", tmp_path / "run", tmp_path / "long.txt", "--json", "--check", "is", *short_work)
+    assert json.loads(checked.stdout)["check"]["agrees"]
     refused = trf("perplexity", tmp_path / "run", tmp_path / "long.txt", "--gap", "narrow")
     assert (refused.returncode, "--gap narrow: give a share" in refused.stderr) == (2, True)
 

@@ -26,9 +26,9 @@ def perplexity(
     check: Annotated[
         str,
         tyro.conf.arg(
-            metavar="HOW", help="Random fields: the method that checks the first; none: no check. By default smc and ais."
+            metavar="HOW", help="Random fields: another method that checks the first; its first round is always made."
         ),
-    ] = "",
+    ] = "none",
     burn_in: Annotated[
         int, tyro.conf.arg(metavar="B", help="Random fields: sweeps before a sentence is taken as a sample.")
     ] = 10,
@@ -47,8 +47,8 @@ def perplexity(
 
     An interval for a random field, whose normalising constants are estimated. That the perplexity is at least the lower end is
     proven, but for a chance of 5 %, however short the work was. The upper end is proven for exact samples of the field only;
-    the samples are those of Markov chains, so it is a diagnostic. With snapshots it is the mean of their perplexities. A second
-    method checks the first in a quarter of the time; both are printed, and whether they agree. Ctrl-C prints what is known so
+    the samples are those of Markov chains, so it is a diagnostic. With snapshots it is the mean of their perplexities. With
+    --check a second method gets a quarter of the time; both are printed, and whether they agree. Ctrl-C prints what is known so
     far. The last line is `perplexity LOW HIGH`.
     """
     set_up(threads)
@@ -71,7 +71,6 @@ def perplexity(
     if not quiet:
         warn_about(corpus, lm)
     watch, say = (show, tell) if not quiet else (lambda so_far: None, lambda line: None)
-    checker = check or ("smc" if method == "ais" else "ais")
     found = measure(
         lm,
         corpus.sentences.long(),
@@ -79,7 +78,7 @@ def perplexity(
         effort,
         watch,
         say,
-        None if checker == "none" else by_kind(checker),
+        None if check == "none" else by_kind(check),
     )
     row = {**(exact_rows(found) if lm.normalised else field_rows(found)), "unk": corpus.unknown_words}
     if as_json:
