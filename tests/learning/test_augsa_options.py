@@ -164,7 +164,7 @@ def test_warm_up_and_epsilon():
 
 
 def first_weight(mean: MeanField) -> float:
-    return float(mean.trf.potential.get_parameter("weight_VV").detach()[0, 0])
+    return float(next(iter(mean.trf.potential.parameters())).detach()[0, 0])
 
 
 def test_the_mean_is_a_mean_over_the_last_steps():
