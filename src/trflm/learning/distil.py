@@ -15,6 +15,8 @@ sum_g softmax(t / T)_g (log softmax(t / T)_g - log softmax(S / T)_g), which says
 smooth_L1 is a square up to `beta` and a straight line beyond. b is one number for all lengths: the course of log Z_l stays that
 of the start (a `cloze` field's is straight).
 
+The sentences are those of the text, and `drawn` more in every step that a teacher draws (`drawn`).
+
 Shapes: B sentences and copies, N words in all, m the longest sentence of training.
 """
 
@@ -29,12 +31,14 @@ from torch import Tensor, nn
 from trflm.errors import InputError
 from trflm.field.trf import TRF
 from trflm.language_model import Explanation
-from trflm.learning.batches import ShuffledBatches
-from trflm.learning.context import Context, FieldLearner
+from trflm.learning.context import Batches, Context, FieldLearner
 from trflm.learning.copies import Copies, CopiesConfig, Group
 from trflm.learning.descent import Descent, DescentConfig
+from trflm.learning.drawn import TextAndDraws
 from trflm.learning.loop import Metrics
 from trflm.learning.replacements import DevChoice, Replacements
+from trflm.lms.lstm import LSTM
+from trflm.lms.ngram import NGram
 from trflm.potentials.tilted import Tilted
 from trflm.seeds import generator
 from trflm.text import Batch
@@ -49,7 +53,9 @@ class DistilConfig(CopiesConfig, DescentConfig):
 
     teachers: tuple[str, ...] = ()  # run directories or ARPA files
     weights: tuple[float, ...] = ()  # w, one for each teacher; none: equal ones that sum to one
-    batch: int = 40  # sentences a step, each with its copies
+    batch: int = 40  # sentences of the text a step, each with its copies
+    drawn: int = 0  # sentences a step that the first n-gram or LSTM model among the teachers draws
+    uses: int = 4  # how often each of those is used
     loss: Literal["words", "differences", "listwise"] = "words"
     beta: float = 2.0  # nats
     temperature: float = 4.0  # of the listwise loss
@@ -62,8 +68,10 @@ class DistilConfig(CopiesConfig, DescentConfig):
             raise ValueError('teachers is missing: give runs to learn from, as in teachers = ["runs/trf-blstm-start"]')
         if self.weights and len(self.weights) != len(self.teachers):
             raise ValueError(f"there are {len(self.teachers)} teachers and {len(self.weights)} weights; give one for each")
-        if self.batch < 1 or not (self.beta > 0 and self.temperature > 0):
-            raise ValueError("batch must be at least 1, beta and temperature must be positive")
+        if self.weights and not any(self.weights):
+            raise ValueError("weights: one of them must not be 0")
+        if self.batch < 1 or self.drawn < 0 or self.uses < 1 or not (self.beta > 0 and self.temperature > 0):
+            raise ValueError("batch and uses must be at least 1, drawn not negative, beta and temperature positive")
 
     def build(self, context: Context) -> "Distil":
         models = [context.load(name) for name in self.teachers]
@@ -71,7 +79,14 @@ class DistilConfig(CopiesConfig, DescentConfig):
             if model.vocab.words != context.vocab.words:
                 raise InputError(f"learner.teachers: {name!r} has another vocabulary than this run; train it on this text")
         copies = Copies(context.text, len(context.vocab), context.trf.max_length, self)
-        batches = context.batches(self.batch)
+        batches: Batches = context.batches(self.batch)
+        if self.drawn:
+            able = [model for model in models if isinstance(model, NGram | LSTM)]
+            if not able:
+                raise InputError(
+                    "learner.drawn: none of the teachers can be drawn from; add an n-gram or LSTM model or set it to 0"
+                )
+            batches = TextAndDraws(context.batches(self.batch), able[0], self.drawn, self.uses, context.trf.max_length)
         return Distil(context.trf, Teacher(models, self.weights), copies, context.replacements, batches, self)
 
 
@@ -87,8 +102,10 @@ class Teacher:
     """t(x): the weighted sum of the log-probabilities of several models."""
 
     def __init__(self, models: Sequence[Scores], weights: Sequence[float] = ()) -> None:
-        self.models = list(models)
-        self.weights = list(weights) or [1 / len(models)] * len(models)
+        weights = list(weights) or [1 / len(models)] * len(models)
+        # One of weight 0 is there to be drawn from; it is not asked for scores.
+        self.models = [model for model, weight in zip(models, weights, strict=True) if weight]
+        self.weights = [weight for weight in weights if weight]
 
     @torch.no_grad()
     def score(self, batch: Batch) -> Tensor:
@@ -116,7 +133,7 @@ class Distil(FieldLearner):
         teacher: Teacher,
         copies: Copies,
         replacements: Replacements,
-        batches: ShuffledBatches,
+        batches: Batches,
         config: DistilConfig,
     ) -> None:
         self.trf, self.teacher, self.copies, self.batches, self.config = trf, teacher, copies, batches, config
