@@ -7,7 +7,7 @@ import torch
 from harness import random_batch, tiny_vocab
 
 from trflm.learning.batches import ShuffledBatches
-from trflm.learning.drawn import BLOCK, TextAndDraws
+from trflm.learning.drawn import BLOCK, Draws, TextAndDraws
 from trflm.lms.ngram import KneserNeyConfig, NGram, kneser_ney
 from trflm.text import Batch
 
@@ -31,12 +31,13 @@ class Numbered:
 
 
 def test_each_draw_is_used_as_often_as_is_said_and_none_is_too_long():
-    both = TextAndDraws(ShuffledBatches(TEXT, 8, seed=1), Numbered(), drawn=10, uses=4, max_length=M)
+    text = ShuffledBatches(TEXT, 8, seed=1)
+    both = TextAndDraws(text, Draws(Numbered(), 10, uses=4, max_length=M, seed=1), text.per_epoch)
     words: Counter[int] = Counter()
     for step in range(BLOCK):
         batch = both.of_step(step)
         assert len(batch) == 18
-        assert torch.equal(batch.select(torch.arange(8)).ids_N, both.batches.of_step(step).ids_N.long())
+        assert torch.equal(batch.select(torch.arange(8)).ids_N, text.of_step(step).ids_N.long())
         assert int(batch.lengths_B.max()) <= M
         drawn = batch.select(torch.arange(8, 18))
         words.update(drawn.ids_N.tolist())
@@ -47,8 +48,8 @@ def test_each_draw_is_used_as_often_as_is_said_and_none_is_too_long():
 
 def test_a_step_is_a_function_of_seed_and_number():
     def sentences(seed: int, steps: list[int]) -> list[list[int]]:
-        both = TextAndDraws(ShuffledBatches(TEXT, 8, seed), model(), drawn=6, uses=2, max_length=M)
-        return [both.of_step(step).ids_N.tolist() for step in steps][-1:]
+        draws = Draws(model(), 6, uses=2, max_length=M, seed=seed)
+        return [draws.of_step(step).ids_N.tolist() for step in steps][-1:]
 
     last = BLOCK + 3
     assert sentences(1, [0, 5, last]) == sentences(1, [last])  # as after a resume
@@ -58,8 +59,8 @@ def test_a_step_is_a_function_of_seed_and_number():
 
 def test_draws_follow_the_model():
     """The words of many draws have the model's frequencies."""
-    both = TextAndDraws(ShuffledBatches(TEXT, 1, seed=1), model(), drawn=200, uses=1, max_length=10_000)
-    drawn = [both.of_step(step).select(torch.arange(1, 201)).ids_N for step in range(0, 2 * BLOCK, 4)]
+    draws = Draws(model(), 200, uses=1, max_length=10_000, seed=1)
+    drawn = [draws.of_step(step).ids_N for step in range(0, 2 * BLOCK, 4)]
     share = torch.bincount(torch.cat(drawn), minlength=V).double()
     exact = torch.bincount(model().draw(20_000, torch.Generator().manual_seed(5)).ids_N, minlength=V).double()
     assert torch.allclose(share / share.sum(), exact / exact.sum(), atol=0.02)

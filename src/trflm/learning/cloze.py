@@ -77,6 +77,7 @@ class Cloze(FieldLearner):
         assert isinstance(trf.potential, Tilted)
         self.trf, self.tilted, self.batches, self.config = trf, trf.potential, batches, config
         self.tilted.factor.fill_(FACTOR)
+        self.tilted.share.fill_(1.0)
         self.replacements, self.dev_choice = replacements, DevChoice(replacements)
         self.task = ClozeTask(self.tilted, replacements, config.rate)
         self.descent = Descent(self.tilted.potential, [self.task.bias], config)

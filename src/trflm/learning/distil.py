@@ -15,7 +15,8 @@ sum_g softmax(t / T)_g (log softmax(t / T)_g - log softmax(S / T)_g), which says
 smooth_L1 is a square up to `beta` and a straight line beyond. b is one number for all lengths: the course of log Z_l stays that
 of the start (a `cloze` field's is straight).
 
-The sentences are those of the text, and `drawn` more in every step that a teacher draws (`drawn`).
+The sentences are those of the text, and `drawn` more in every step that a teacher draws; with `batch = 0` those alone. A student that tilts a Kneser-Ney model needs that: an n-gram model is far too sure of the text it was estimated from, and the student
+would learn to take that back. Of drawn sentences it is as unsure as of any others.
 
 Shapes: B sentences and copies, N words in all, m the longest sentence of training.
 """
@@ -30,11 +31,11 @@ from torch import Tensor, nn
 
 from trflm.errors import InputError
 from trflm.field.trf import TRF
-from trflm.language_model import Explanation
+from trflm.language_model import Explanation, LanguageModel
 from trflm.learning.context import Batches, Context, FieldLearner
 from trflm.learning.copies import Copies, CopiesConfig, Group
 from trflm.learning.descent import Descent, DescentConfig
-from trflm.learning.drawn import TextAndDraws
+from trflm.learning.drawn import Draws, TextAndDraws
 from trflm.learning.loop import Metrics
 from trflm.learning.replacements import DevChoice, Replacements
 from trflm.lms.lstm import LSTM
@@ -57,6 +58,7 @@ class DistilConfig(CopiesConfig, DescentConfig):
     drawn: int = 0  # sentences a step that the first n-gram or LSTM model among the teachers draws
     uses: int = 4  # how often each of those is used
     loss: Literal["words", "differences", "listwise"] = "words"
+    share: float = 1.0  # a: the exponent of the reference, if there is one
     beta: float = 2.0  # nats
     temperature: float = 4.0  # of the listwise loss
     kind: Literal["distil"] = "distil"
@@ -70,8 +72,10 @@ class DistilConfig(CopiesConfig, DescentConfig):
             raise ValueError(f"there are {len(self.teachers)} teachers and {len(self.weights)} weights; give one for each")
         if self.weights and not any(self.weights):
             raise ValueError("weights: one of them must not be 0")
-        if self.batch < 1 or self.drawn < 0 or self.uses < 1 or not (self.beta > 0 and self.temperature > 0):
-            raise ValueError("batch and uses must be at least 1, drawn not negative, beta and temperature positive")
+        if min(self.batch, self.drawn) < 0 or self.batch + self.drawn < 1 or self.uses < 1:
+            raise ValueError("batch and drawn must not be negative nor both 0, uses must be at least 1")
+        if not (self.share >= 0 and self.beta > 0 and self.temperature > 0):
+            raise ValueError("share must not be negative, beta and temperature must be positive")
 
     def build(self, context: Context) -> "Distil":
         models = [context.load(name) for name in self.teachers]
@@ -79,15 +83,19 @@ class DistilConfig(CopiesConfig, DescentConfig):
             if model.vocab.words != context.vocab.words:
                 raise InputError(f"learner.teachers: {name!r} has another vocabulary than this run; train it on this text")
         copies = Copies(context.text, len(context.vocab), context.trf.max_length, self)
-        batches: Batches = context.batches(self.batch)
-        if self.drawn:
-            able = [model for model in models if isinstance(model, NGram | LSTM)]
-            if not able:
-                raise InputError(
-                    "learner.drawn: none of the teachers can be drawn from; add an n-gram or LSTM model or set it to 0"
-                )
-            batches = TextAndDraws(context.batches(self.batch), able[0], self.drawn, self.uses, context.trf.max_length)
-        return Distil(context.trf, Teacher(models, self.weights), copies, context.replacements, batches, self)
+        return Distil(
+            context.trf, Teacher(models, self.weights), copies, context.replacements, self.batches(context, models), self
+        )
+
+    def batches(self, context: Context, teachers: Sequence[LanguageModel]) -> Batches:
+        if not self.drawn:
+            return context.batches(self.batch)
+        able = [model for model in teachers if isinstance(model, NGram | LSTM)]
+        if not able:
+            raise InputError("learner.drawn: no teacher can be drawn from; add an n-gram or LSTM model, or set it to 0")
+        text = context.batches(self.batch) if self.batch else None
+        per_epoch = text.per_epoch if text else max(len(context.text) // self.drawn, 1)
+        return TextAndDraws(text, Draws(able[0], self.drawn, self.uses, context.trf.max_length, context.seed), per_epoch)
 
 
 class Scores(Protocol):
@@ -138,6 +146,8 @@ class Distil(FieldLearner):
     ) -> None:
         self.trf, self.teacher, self.copies, self.batches, self.config = trf, teacher, copies, batches, config
         self.replacements, self.dev_choice = replacements, DevChoice(replacements)
+        if isinstance(trf.potential, Tilted):
+            trf.potential.share.fill_(config.share)
         self.slope = nn.Parameter(torch.zeros_like(trf.zeta[0]))  # b
         self.log_norm = trf.log_norm(
             torch.arange(len(trf.zeta), device=trf.zeta.device)
@@ -169,7 +179,7 @@ class Distil(FieldLearner):
         if isinstance(tilted, Tilted):
             reference = tilted.reference.explain(batch)
             end_N = torch.where(batch.remaining_N == 0, reference.rest_B.to(word_N)[batch.sentence_N], 0.0)
-            word_N = float(tilted.factor) * word_N + reference.word_N.to(word_N) + end_N
+            word_N = float(tilted.factor) * word_N + float(tilted.share) * (reference.word_N.to(word_N) + end_N)
         return word_N + (self.norm(batch) / batch.lengths_B)[batch.sentence_N]
 
     def norm(self, batch: Batch) -> Tensor:
