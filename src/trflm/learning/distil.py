@@ -15,8 +15,9 @@ sum_g softmax(t / T)_g (log softmax(t / T)_g - log softmax(S / T)_g), which says
 smooth_L1 is a square up to `beta` and a straight line beyond. b is one number for all lengths: the course of log Z_l stays that
 of the start (a `cloze` field's is straight).
 
-The sentences are those of the text, and `drawn` more in every step that a teacher draws; with `batch = 0` those alone. A student that tilts a Kneser-Ney model needs that: an n-gram model is far too sure of the text it was estimated from, and the student
-would learn to take that back. Of drawn sentences it is as unsure as of any others.
+The sentences are those of the text, and `drawn` more in every step that a teacher draws; with `batch = 0` those alone. A
+student that tilts a Kneser-Ney model needs that: an n-gram model is far too sure of the text it was estimated from, and the
+student would learn to take that back. Of drawn sentences it is as unsure as of any others.
 
 Shapes: B sentences and copies, N words in all, m the longest sentence of training.
 """
