@@ -152,20 +152,11 @@ class FieldLearnerConfig(Protocol):
     def build(self, context: Context) -> Learner: ...
 
 
-class Batches(Protocol):
-    """The sentences of each step, and how many steps make an epoch."""
-
-    @property
-    def per_epoch(self) -> int: ...
-
-    def of_step(self, step: int) -> Batch: ...
-
-
 class FieldLearner:
     """What learners of a random field from shuffled sentences have in common."""
 
     trf: TRF
-    batches: Batches
+    batches: ShuffledBatches
     replacements: Replacements  # of those that are evaluated by them
     notes: Sequence[str] = ()
 

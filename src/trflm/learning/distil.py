@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from trflm.errors import InputError
 from trflm.field.trf import TRF
 from trflm.language_model import Explanation, LanguageModel
-from trflm.learning.context import Batches, Context, FieldLearner
+from trflm.learning.context import Context, FieldLearner
 from trflm.learning.copies import Copies, CopiesConfig, Group
 from trflm.learning.descent import Descent, DescentConfig
 from trflm.learning.drawn import Draws, TextAndDraws
@@ -88,7 +88,7 @@ class DistilConfig(CopiesConfig, DescentConfig):
             context.trf, Teacher(models, self.weights), copies, context.replacements, self.batches(context, models), self
         )
 
-    def batches(self, context: Context, teachers: Sequence[LanguageModel]) -> Batches:
+    def batches(self, context: Context, teachers: Sequence[LanguageModel]) -> "Batches":
         if not self.drawn:
             return context.batches(self.batch)
         able = [model for model in teachers if isinstance(model, NGram | LSTM)]
@@ -97,6 +97,15 @@ class DistilConfig(CopiesConfig, DescentConfig):
         text = context.batches(self.batch) if self.batch else None
         per_epoch = text.per_epoch if text else max(len(context.text) // self.drawn, 1)
         return TextAndDraws(text, Draws(able[0], self.drawn, self.uses, context.trf.max_length, context.seed), per_epoch)
+
+
+class Batches(Protocol):
+    """The sentences of each step, and how many steps make an epoch."""
+
+    @property
+    def per_epoch(self) -> int: ...
+
+    def of_step(self, step: int) -> Batch: ...
 
 
 class Scores(Protocol):
@@ -145,7 +154,7 @@ class Distil(FieldLearner):
         batches: Batches,
         config: DistilConfig,
     ) -> None:
-        self.trf, self.teacher, self.copies, self.batches, self.config = trf, teacher, copies, batches, config
+        self.trf, self.teacher, self.copies, self.sentences, self.config = trf, teacher, copies, batches, config
         self.replacements, self.dev_choice = replacements, DevChoice(replacements)
         if isinstance(trf.potential, Tilted):
             trf.potential.share.fill_(config.share)
@@ -157,9 +166,13 @@ class Distil(FieldLearner):
         self.descent = Descent(inner, [self.slope], config)
         self._dev: tuple[Group, Tensor] | None = None
 
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.sentences.per_epoch
+
     def step(self, number: int, rng: torch.Generator) -> Metrics:
         self.descent.potential.forget()
-        batch = self.batches.of_step(number).to(self.trf.zeta.device)
+        batch = self.sentences.of_step(number).to(self.trf.zeta.device)
         group = self.copies.of(batch, rng)
         if self.config.loss == "words":
             copies = group.copies()
