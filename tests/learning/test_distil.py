@@ -102,13 +102,22 @@ def test_teachers_are_mixed_by_their_weights():
     torch.testing.assert_close(Teacher([one, two]).score(batch), (one.log_prob(batch) + two.log_prob(batch)) / 2)
 
 
+def test_a_teacher_of_weight_0_is_not_asked():
+    silent = kneser_ney(DATA, VOCAB, KneserNeyConfig(order=2))
+    silent.explain = silent.log_prob = None  # type: ignore[assignment, method-assign]
+    teacher, batch = Teacher([field(1), silent], [2.0, 0.0]), random_batch(V, [1, 2, 3])
+    torch.testing.assert_close(teacher.score(batch), 2 * field(1).log_prob(batch))
+    torch.testing.assert_close(batch.sum_words(teacher.word_scores(batch)), teacher.score(batch))
+
+
 def test_words_add_up_to_sentences():
     """On both sides, the ends and log Z_l included: who agrees on the words agrees on the sentences."""
     reference = kneser_ney(DATA, VOCAB, KneserNeyConfig(order=1))
     tilted = Tilted(CNN(TINY, V, rng(3)).double(), reference)
     tilted.factor.fill_(0.6)
     teacher = Teacher([field(1), kneser_ney(DATA, VOCAB, KneserNeyConfig(order=2))], [0.3, 0.9])
-    learner = distil(TRF(VOCAB, tilted, PI), teacher)
+    learner = distil(TRF(VOCAB, tilted, PI), teacher, share=0.4)
+    assert float(tilted.share) == 0.4
     batch = random_batch(V, [1, 2, 3, 3])
     torch.testing.assert_close(batch.sum_words(teacher.word_scores(batch)), teacher.score(batch))
     torch.testing.assert_close(learner.student(batch, None).detach(), learner.trf.log_prob(batch))

@@ -1,16 +1,21 @@
 """The word-wise start of a BLSTM potential: both directions become models of the text that sum to one without a softmax."""
 
+import copy
+
 import pytest
 import torch
 from harness import rng, tiny_vocab
 
 from trflm.field.trf import TRF
 from trflm.learning.batches import ShuffledBatches
+from trflm.learning.exponents import Exponents
 from trflm.learning.loop import training
 from trflm.learning.replacements import Replacements
-from trflm.learning.word_nce import WordNCE, WordNCEConfig
+from trflm.learning.word_nce import SHARES, WordNCE, WordNCEConfig
+from trflm.lms.ngram import KneserNeyConfig, kneser_ney
 from trflm.lms.unigram import Unigram
 from trflm.potentials.blstm import BLSTM, BLSTMConfig
+from trflm.potentials.tilted import Tilted
 from trflm.sampling.exact import all_sentences
 from trflm.text import Batch, empirical_pi
 
@@ -77,6 +82,38 @@ def test_the_field_scores_with_the_mean_of_both(learner: WordNCE):
         expected = sum(direction_scores(learner, direction, one).sum().double() for direction in (0, 1)) / 2
         assert isinstance(expected, torch.Tensor)
         torch.testing.assert_close(learner.trf.log_prob(one)[0], expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:the .-grams of this text")
+def test_on_a_reference_the_field_is_the_mean_that_chooses_dev_text_best(learner: WordNCE):
+    """phi is learned as without it. Of all shares the one is taken with which the field has the best dev choice, and log p is
+    that mean of both models' log-probabilities, but of one word alone."""
+    learner = copy.deepcopy(learner)
+    text, bias_V = learner.batches.sentences, learner.potential.bias.detach().clone()
+    reference = kneser_ney(text.select(torch.arange(60)), VOCAB, KneserNeyConfig(order=2))
+    trf = TRF(VOCAB, Tilted(learner.potential, reference), learner.trf.pi)
+    tilting = WordNCE(trf, learner.potential, learner.replacements, learner.batches, learner.config)
+    with torch.no_grad():
+        tilting.marker_bias.copy_(learner.marker_bias)
+        learner.potential.bias.copy_(bias_V + 0.5 * torch.randn(V, generator=rng(3)))  # not so good alone
+    found = tilting.evaluate(text)
+    tilted = trf.potential
+    assert isinstance(tilted, Tilted)
+    assert found["share"] == float(tilted.share) == pytest.approx(1 - float(tilted.factor))
+    assert 0 < found["share"] < SHARES[-1]
+    values = {}
+    for share in SHARES:
+        Exponents(share, 1 - share).set(tilted)
+        values[share] = tilting.dev_choice.of(text, trf)
+    assert found["share"] == max(values, key=lambda share: values[share])
+    assert found["dev_choice"] == pytest.approx(values[found["share"]])
+    Exponents(0.25, 0.75).set(tilted)
+    tilting.write_zeta()
+    learner.write_zeta()
+    batch = all_sentences(V, M)
+    some = batch.select((batch.lengths_B > 1).nonzero().squeeze(1))
+    mean_B = 0.25 * reference.log_prob(some) + 0.75 * learner.trf.log_prob(some)
+    torch.testing.assert_close(trf.log_prob(some), mean_B, rtol=0, atol=1e-5)
 
 
 def test_batches_that_are_alike_are_a_shuffle_of_the_text():

@@ -60,6 +60,28 @@ def test_the_factor_is_of_phi_alone():
     assert float(again.factor) == 1.0
 
 
+def test_the_share_is_of_the_reference_alone():
+    """As the factor is of phi."""
+    batch, potential = random_batch(V, [1, 2, 5]), tilted()
+    trf = TRF(tiny_vocab(V), potential, random_pi(5))
+    before = trf.log_Z1()
+    with torch.no_grad():
+        potential.share.fill_(0.3)
+        expected = potential.potential(batch) + 0.3 * potential.reference.log_prob(batch)
+        torch.testing.assert_close(potential(batch), expected)
+        torch.testing.assert_close(batch.sum_words(potential.contributions(batch)), expected)
+        torch.testing.assert_close(potential.score(batch), expected)
+    torch.testing.assert_close(Engine([trf]).log_prob(batch), trf.log_prob(batch))
+    assert trf.log_Z1() != before
+    state = potential.state_dict()
+    again = tilted()
+    again.load_state_dict(state)
+    assert float(again.share) == 0.3
+    del state["share"]
+    again.load_state_dict(state)
+    assert float(again.share) == 1.0
+
+
 def test_the_end_of_a_sentence_is_explained_by_its_last_word():
     batch, potential = random_batch(V, [1, 2, 5]), tilted()
     explanation = potential.reference.explain(batch)

@@ -69,7 +69,8 @@ class Engine:
             log_prob_B = field.log_norm(part.lengths_B)
             if isinstance(field.potential, Tilted):
                 tilted = field.potential
-                log_prob_B += float(tilted.factor) * tilted.potential.score(part) + references[tilted.reference]
+                log_prob_B += float(tilted.factor) * tilted.potential.score(part)
+                log_prob_B += float(tilted.share) * references[tilted.reference]
             else:
                 log_prob_B += field.potential.score(part)
         if sum(cnn.word_table.rows.nbytes for cnn in cnns(field)) > self.most_bytes:

@@ -16,7 +16,7 @@ probability r), which for r -> 0 is the exact conditional of the text. c_i has t
 
 sum_i log p(x_i | rest) is a pseudo-log-likelihood: what two words have to do with one another is counted from both sides. So
 the field takes phi with a factor s. After every epoch it is set to the one that chooses the words of dev text best among others
-(`replacements.Choice`, the criterion of the other learners), from FACTORS; without dev text it is FACTOR. log Z_l is not
+(`exponents`), from FACTORS; without dev text it is FACTOR. log Z_l is not
 learned: it is set such that log p(x) = log u(x) + s (phi(x) + b l). Go on with NCE or AugSA for the field itself.
 
 Shapes: B sentences, N words in all, V words in the vocabulary.
@@ -35,6 +35,7 @@ from trflm.field.trf import TRF
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.context import Context, FieldLearner
 from trflm.learning.descent import Descent, DescentConfig
+from trflm.learning.exponents import Exponents, take_best
 from trflm.learning.loop import Metrics
 from trflm.learning.replacements import DevChoice, Replacements
 from trflm.potentials.protocol import Potential
@@ -76,7 +77,7 @@ class Cloze(FieldLearner):
     def __init__(self, trf: TRF, replacements: Replacements, batches: ShuffledBatches, config: ClozeConfig) -> None:
         assert isinstance(trf.potential, Tilted)
         self.trf, self.tilted, self.batches, self.config = trf, trf.potential, batches, config
-        self.tilted.factor.fill_(FACTOR)
+        Exponents(1.0, FACTOR).set(self.tilted)
         self.replacements, self.dev_choice = replacements, DevChoice(replacements)
         self.task = ClozeTask(self.tilted, replacements, config.rate)
         self.descent = Descent(self.tilted.potential, [self.task.bias], config)
@@ -96,9 +97,8 @@ class Cloze(FieldLearner):
             for number, part in enumerate(in_parts(known)):
                 loss, _ = self.task.loss(self.tilted.potential, part, generator(0, "dev", number), None)
                 losses.append(float(loss) * part.n_words)
-        factor, choice = best_factor(self.trf, self.dev_choice, known)
-        self.tilted.factor.fill_(factor)
-        return {"dev_loss": sum(losses) / known.n_words, "factor": factor, "dev_choice": choice, "criterion": choice}
+        best, choice = take_best(self.trf, self.dev_choice, known, [Exponents(1.0, factor) for factor in FACTORS])
+        return {"dev_loss": sum(losses) / known.n_words, "factor": best.factor, "dev_choice": choice, "criterion": choice}
 
     def write_zeta(self) -> None:
         """log Z_l = log pi_l - s b l; log Z_1 is exact."""
@@ -149,19 +149,6 @@ class ClozeTask:
         ratio_N = self.ratio(potential, copy, dropout_rng)
         loss = F.binary_cross_entropy_with_logits(ratio_N, own_N.to(ratio_N))
         return loss, float(((ratio_N > 0) == own_N).double().mean())
-
-
-def best_factor(trf: TRF, dev_choice: DevChoice, dev: Batch) -> tuple[float, float]:
-    """(s, the dev choice with it): phi is computed once, and enters with each factor."""
-    tilted = trf.potential
-    assert isinstance(tilted, Tilted)
-    tilted.factor.fill_(1.0)
-    choice = dev_choice.on(dev)
-    both = choice.both()
-    reference_B = tilted.reference.log_prob(both).double()
-    phi_B = trf.phi(both) - reference_B
-    values = {factor: choice.mean_log_prob_of(reference_B + factor * phi_B) for factor in FACTORS}
-    return max(values.items(), key=lambda item: item[1])
 
 
 def start_flat(potential: nn.Module) -> None:

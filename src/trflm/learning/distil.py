@@ -15,6 +15,10 @@ sum_g softmax(t / T)_g (log softmax(t / T)_g - log softmax(S / T)_g), which says
 smooth_L1 is a square up to `beta` and a straight line beyond. b is one number for all lengths: the course of log Z_l stays that
 of the start (a `cloze` field's is straight).
 
+The sentences are those of the text, and `drawn` more in every step that a teacher draws; with `batch = 0` those alone. A
+student that tilts a Kneser-Ney model needs that: an n-gram model is far too sure of the text it was estimated from, and the
+student would learn to take that back. Of drawn sentences it is as unsure as of any others.
+
 Shapes: B sentences and copies, N words in all, m the longest sentence of training.
 """
 
@@ -28,13 +32,15 @@ from torch import Tensor, nn
 
 from trflm.errors import InputError
 from trflm.field.trf import TRF
-from trflm.language_model import Explanation
-from trflm.learning.batches import ShuffledBatches
+from trflm.language_model import Explanation, LanguageModel
 from trflm.learning.context import Context, FieldLearner
 from trflm.learning.copies import Copies, CopiesConfig, Group
 from trflm.learning.descent import Descent, DescentConfig
+from trflm.learning.drawn import Draws, TextAndDraws
 from trflm.learning.loop import Metrics
 from trflm.learning.replacements import DevChoice, Replacements
+from trflm.lms.lstm import LSTM
+from trflm.lms.ngram import NGram
 from trflm.potentials.tilted import Tilted
 from trflm.seeds import generator
 from trflm.text import Batch
@@ -49,8 +55,11 @@ class DistilConfig(CopiesConfig, DescentConfig):
 
     teachers: tuple[str, ...] = ()  # run directories or ARPA files
     weights: tuple[float, ...] = ()  # w, one for each teacher; none: equal ones that sum to one
-    batch: int = 40  # sentences a step, each with its copies
+    batch: int = 40  # sentences of the text a step, each with its copies
+    drawn: int = 0  # sentences a step that the first n-gram or LSTM model among the teachers draws
+    uses: int = 4  # how often each of those is used
     loss: Literal["words", "differences", "listwise"] = "words"
+    share: float = 1.0  # a: the exponent of the reference, if there is one
     beta: float = 2.0  # nats
     temperature: float = 4.0  # of the listwise loss
     kind: Literal["distil"] = "distil"
@@ -62,8 +71,12 @@ class DistilConfig(CopiesConfig, DescentConfig):
             raise ValueError('teachers is missing: give runs to learn from, as in teachers = ["runs/trf-blstm-start"]')
         if self.weights and len(self.weights) != len(self.teachers):
             raise ValueError(f"there are {len(self.teachers)} teachers and {len(self.weights)} weights; give one for each")
-        if self.batch < 1 or not (self.beta > 0 and self.temperature > 0):
-            raise ValueError("batch must be at least 1, beta and temperature must be positive")
+        if self.weights and not any(self.weights):
+            raise ValueError("weights: one of them must not be 0")
+        if min(self.batch, self.drawn) < 0 or self.batch + self.drawn < 1 or self.uses < 1:
+            raise ValueError("batch and drawn must not be negative nor both 0, uses must be at least 1")
+        if not (self.share >= 0 and self.beta > 0 and self.temperature > 0):
+            raise ValueError("share must not be negative, beta and temperature must be positive")
 
     def build(self, context: Context) -> "Distil":
         models = [context.load(name) for name in self.teachers]
@@ -71,8 +84,28 @@ class DistilConfig(CopiesConfig, DescentConfig):
             if model.vocab.words != context.vocab.words:
                 raise InputError(f"learner.teachers: {name!r} has another vocabulary than this run; train it on this text")
         copies = Copies(context.text, len(context.vocab), context.trf.max_length, self)
-        batches = context.batches(self.batch)
-        return Distil(context.trf, Teacher(models, self.weights), copies, context.replacements, batches, self)
+        return Distil(
+            context.trf, Teacher(models, self.weights), copies, context.replacements, self.batches(context, models), self
+        )
+
+    def batches(self, context: Context, teachers: Sequence[LanguageModel]) -> "Batches":
+        if not self.drawn:
+            return context.batches(self.batch)
+        able = [model for model in teachers if isinstance(model, NGram | LSTM)]
+        if not able:
+            raise InputError("learner.drawn: no teacher can be drawn from; add an n-gram or LSTM model, or set it to 0")
+        text = context.batches(self.batch) if self.batch else None
+        per_epoch = text.per_epoch if text else max(len(context.text) // self.drawn, 1)
+        return TextAndDraws(text, Draws(able[0], self.drawn, self.uses, context.trf.max_length, context.seed), per_epoch)
+
+
+class Batches(Protocol):
+    """The sentences of each step, and how many steps make an epoch."""
+
+    @property
+    def per_epoch(self) -> int: ...
+
+    def of_step(self, step: int) -> Batch: ...
 
 
 class Scores(Protocol):
@@ -87,8 +120,10 @@ class Teacher:
     """t(x): the weighted sum of the log-probabilities of several models."""
 
     def __init__(self, models: Sequence[Scores], weights: Sequence[float] = ()) -> None:
-        self.models = list(models)
-        self.weights = list(weights) or [1 / len(models)] * len(models)
+        weights = list(weights) or [1 / len(models)] * len(models)
+        # One of weight 0 is there to be drawn from; it is not asked for scores.
+        self.models = [model for model, weight in zip(models, weights, strict=True) if weight]
+        self.weights = [weight for weight in weights if weight]
 
     @torch.no_grad()
     def score(self, batch: Batch) -> Tensor:
@@ -116,11 +151,13 @@ class Distil(FieldLearner):
         teacher: Teacher,
         copies: Copies,
         replacements: Replacements,
-        batches: ShuffledBatches,
+        batches: Batches,
         config: DistilConfig,
     ) -> None:
-        self.trf, self.teacher, self.copies, self.batches, self.config = trf, teacher, copies, batches, config
+        self.trf, self.teacher, self.copies, self.sentences, self.config = trf, teacher, copies, batches, config
         self.replacements, self.dev_choice = replacements, DevChoice(replacements)
+        if isinstance(trf.potential, Tilted):
+            trf.potential.share.fill_(config.share)
         self.slope = nn.Parameter(torch.zeros_like(trf.zeta[0]))  # b
         self.log_norm = trf.log_norm(
             torch.arange(len(trf.zeta), device=trf.zeta.device)
@@ -129,9 +166,13 @@ class Distil(FieldLearner):
         self.descent = Descent(inner, [self.slope], config)
         self._dev: tuple[Group, Tensor] | None = None
 
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.sentences.per_epoch
+
     def step(self, number: int, rng: torch.Generator) -> Metrics:
         self.descent.potential.forget()
-        batch = self.batches.of_step(number).to(self.trf.zeta.device)
+        batch = self.sentences.of_step(number).to(self.trf.zeta.device)
         group = self.copies.of(batch, rng)
         if self.config.loss == "words":
             copies = group.copies()
@@ -152,7 +193,7 @@ class Distil(FieldLearner):
         if isinstance(tilted, Tilted):
             reference = tilted.reference.explain(batch)
             end_N = torch.where(batch.remaining_N == 0, reference.rest_B.to(word_N)[batch.sentence_N], 0.0)
-            word_N = float(tilted.factor) * word_N + reference.word_N.to(word_N) + end_N
+            word_N = float(tilted.factor) * word_N + float(tilted.share) * (reference.word_N.to(word_N) + end_N)
         return word_N + (self.norm(batch) / batch.lengths_B)[batch.sentence_N]
 
     def norm(self, batch: Batch) -> Tensor:

@@ -11,6 +11,9 @@ which makes exp(s) sum to about one over the words. phi is then the geometric me
 place of a sentence teaches, where the classification of whole sentences has one bit a sentence to tell. log Z_l is not learned:
 the scores of the field are those of this mean (log Z_l = log pi_l); go on with NCE or AugSA for the field itself.
 
+On a `[reference]` phi is learned as without one, and after every epoch the field takes as much of each as chooses the words of
+dev text best (`exponents`), from SHARES; without dev text it is SHARE. The two sum to one, as weights of a mean do.
+
 Shapes: B sentences, R = N + B places of a direction, K words of noise, E embedding, V words.
 """
 
@@ -26,14 +29,19 @@ from trflm.errors import InputError
 from trflm.field.trf import TRF
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.context import Context, FieldLearner
+from trflm.learning.exponents import Exponents, take_best
 from trflm.learning.loop import Metrics, clip_gradient
 from trflm.learning.replacements import DevChoice, Replacements
 from trflm.learning.schedules import falling
 from trflm.potentials.blstm import BLSTM, Embedding
+from trflm.potentials.tilted import Tilted
 from trflm.seeds import generator
 from trflm.text import Batch
 from trflm.text.batch import in_parts
 from trflm.text.lengths import PI_FLOOR, draw_from_cdf
+
+SHARE = 0.3  # of the reference; phi has the rest
+SHARES = [0.05 * k for k in range(20)]
 
 
 @dataclass(frozen=True)
@@ -57,8 +65,10 @@ class WordNCEConfig:
 
     def build(self, context: Context) -> "WordNCE":
         potential = context.trf.potential
+        if isinstance(potential, Tilted):
+            potential = potential.potential
         if not (isinstance(potential, BLSTM) and isinstance(potential.inputs, Embedding)):
-            raise InputError('learner.kind = "word-nce" starts a potential of kind "blstm" without a reference, no other')
+            raise InputError('learner.kind = "word-nce" starts a potential of kind "blstm", no other')
         return WordNCE(context.trf, potential, context.replacements, context.batches(self.batch, alike=True), self)
 
 
@@ -70,6 +80,9 @@ class WordNCE(FieldLearner):
     ) -> None:
         self.trf, self.potential, self.batches, self.config = trf, potential, batches, config
         self.replacements, self.dev_choice = replacements, DevChoice(replacements)
+        self.tilted = trf.potential if isinstance(trf.potential, Tilted) else None
+        if self.tilted:
+            Exponents(SHARE, 1 - SHARE).set(self.tilted)
         text = batches.sentences
         counts = torch.bincount(text.ids_N, minlength=potential.end + 1).double() + 1
         counts[potential.end] += len(text)
@@ -115,12 +128,16 @@ class WordNCE(FieldLearner):
         with torch.no_grad():
             losses = [(self.loss(part, generator(0, "dev"), None), part.n_words + len(part)) for part in in_parts(known)]
         loss = float(sum(loss * places for loss, places in losses)) / sum(places for _, places in losses)
-        choice = self.dev_choice.of(known, self.trf)
-        return {"dev_loss": loss, "dev_choice": choice, "criterion": choice}
+        if not self.tilted:
+            choice = self.dev_choice.of(known, self.trf)
+            return {"dev_loss": loss, "dev_choice": choice, "criterion": choice}
+        best, choice = take_best(self.trf, self.dev_choice, known, [Exponents(share, 1 - share) for share in SHARES])
+        return {"dev_loss": loss, "share": best.share, "dev_choice": choice, "criterion": choice}
 
     def write_zeta(self) -> None:
         """log Z_l = log pi_l, less what the markers' biases would have added to phi."""
-        log_Z = self.trf.pi.clamp(min=PI_FLOOR).log() - float(self.marker_bias.detach().sum()) / 2
+        factor = float(self.tilted.factor) if self.tilted else 1.0
+        log_Z = self.trf.pi.clamp(min=PI_FLOOR).log() - factor * float(self.marker_bias.detach().sum()) / 2
         self.trf.zeta.copy_(log_Z - self.trf.log_Z1())
         self.trf.zeta[:2] = 0.0
 

@@ -45,7 +45,8 @@ def guide_of(potential: Potential) -> Guide:
         case BLSTM() if isinstance(potential.inputs, Embedding):
             return BLSTMGuide(potential)
         case Tilted() if isinstance(potential.reference, NGram):
-            return SumGuide([NGramGuide(potential.reference), guide_of(potential.potential)], [1.0, float(potential.factor)])
+            parts = [NGramGuide(potential.reference), guide_of(potential.potential)]
+            return SumGuide(parts, [float(potential.share), float(potential.factor)])
         case Mixed():
             return SumGuide([guide_of(part) for part in potential.parts], [1.0] * len(potential.parts))
         case _:
