@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from trflm.errors import InputError
 from trflm.field.trf import TRF
+from trflm.kinds import PathName
 from trflm.language_model import Explanation
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.context import Context, FieldLearner
@@ -47,11 +48,11 @@ DEV_SENTENCES = 500
 class DistilConfig(CopiesConfig, DescentConfig):
     """[learner] kind = "distil"."""
 
-    teachers: tuple[str, ...] = ()  # run directories or ARPA files
+    teachers: tuple[PathName, ...] = ()  # run directories or ARPA files
     weights: tuple[float, ...] = ()  # w, one for each teacher; none: equal ones that sum to one
     batch: int = 40  # sentences a step, each with its copies
-    loss: Literal["words", "differences", "listwise"] = "words"
-    beta: float = 2.0  # nats
+    loss: Literal["words", "differences", "listwise"] = "words"  # what is taught (see learning/distil.py)
+    beta: float = 2.0  # nats: greater errors of a difference count linearly
     temperature: float = 4.0  # of the listwise loss
     kind: Literal["distil"] = "distil"
 
