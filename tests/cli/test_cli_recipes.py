@@ -7,7 +7,7 @@ from commands import TINY_NGRAM, metrics, tiny_recipe, trf
 
 import trflm
 
-SMALL = ["--set", "run.epochs=1", "--quiet"]
+SMALL = ["--set", "learner.batch=1000", "--set", "learner.noise_ratio=1"]  # two steps an epoch
 
 
 def test_the_overview_names_every_command_with_one_sentence():
@@ -75,11 +75,11 @@ def test_list_show_and_copy(tmp_path):
 def test_a_recipe_by_name_trains_anywhere_and_is_resumed_from_anywhere(tmp_path):
     for directory in ("here", "there"):
         (tmp_path / directory).mkdir()
-    whole = trf("train", "tiny", "--out", "run", "--set", "run.epochs=2", "--quiet", cwd=tmp_path / "there")
+    whole = trf("train", "tiny", "--out", "run", *SMALL, "--set", "run.epochs=2", "--quiet", cwd=tmp_path / "there")
     assert whole.returncode == 0
-    assert trf("train", "tiny", "--out", "run", *SMALL, cwd=tmp_path / "here").returncode == 0
+    assert trf("train", "tiny", "--out", "run", *SMALL, "--set", "run.epochs=1", cwd=tmp_path / "here").returncode == 0
     resumed = trf("train", "--resume", "here/run", "--set", "run.epochs=2", cwd=tmp_path)
-    assert (resumed.returncode, "resumed at step 62" in resumed.stderr) == (0, True)
+    assert (resumed.returncode, "resumed at step 2" in resumed.stderr) == (0, True)
     assert metrics(tmp_path / "here/run") == metrics(tmp_path / "there/run")
     same = [(tmp_path / at / "run/model.safetensors").read_bytes() for at in ("here", "there")]
     assert same[0] == same[1]
@@ -117,3 +117,17 @@ def test_explain_trains_nothing(tmp_path):
     done = trf("train", "ptb/kn5", "--explain", "--set", "model.order=3", cwd=tmp_path)
     assert (done.returncode, "order = 3  # whole number; words of the longest n-grams (default 5)" in done.stdout) == (0, True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_wer_says_what_it_read_and_what_it_cannot_know(tmp_path):
+    (tmp_path / "hyp").write_text("the hat sat (spk_u1)\non mat (spk_u2)\n")
+    (tmp_path / "ref").write_text("the cat sat (spk_u1)\non the mat (spk_u2)\n")
+    done = trf("wer", "hyp", "ref", "--against", "ref", "--align", cwd=tmp_path)
+    assert "read as trn (lines `word ... (UTT)`)" in done.stderr
+    assert "hyp: WER 33.33% (too few utterances for an interval)  2 / 6 words  S 1 D 1 I 0" in done.stdout
+    assert "p =" not in done.stdout
+    assert "p <" not in done.stdout
+    assert "  heard  on *** mat\n" in done.stdout
+    record = json.loads(trf("wer", "hyp", "ref", "--unit", "char", "--json", "--align", "--quiet", cwd=tmp_path).stdout)
+    assert (record["unit"], record["format"], record["errors"], record["words"]) == ("char", "trn", 4, 17)
+    assert record["alignments"]["spk_u1"][3] == ["c", "h"]
