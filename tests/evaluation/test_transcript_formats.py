@@ -57,7 +57,9 @@ def test_what_cannot_be_told_is_asked(files, hyp, ref):
     paths = files(hyp, ref)
     with pytest.raises(InputError, match="say --format kaldi or --format plain"):
         read_alike(paths)
-    plain, kaldi = (word_error_rate(*read_alike(paths, form)[0]) for form in ("plain", "kaldi"))
+    (plain_hyp, plain_ref), _ = read_alike(paths, "plain")
+    (kaldi_hyp, kaldi_ref), _ = read_alike(paths, "kaldi")
+    plain, kaldi = word_error_rate(plain_hyp, plain_ref), word_error_rate(kaldi_hyp, kaldi_ref)
     assert plain.words == kaldi.words + len(plain.utterances)
 
 
