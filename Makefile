@@ -1,10 +1,10 @@
-# make demo, make test, make lint, make bench: each sets up .venv first. Only Python 3.11, make and a C compiler are needed.
+# make demo, make test, make lint, make bench, make docs: each sets up .venv first. Only Python 3.11, make and a C compiler are needed.
 # TORCH_INDEX=URL takes torch from that package index (PyTorch's own, for its CPU build) instead of the ordinary one.
 PYTHON ?= python3
 TORCH_INDEX ?=
 BIN := .venv/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -28,6 +28,9 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/augsa_step.py --quick
 	$(BIN)/python benchmarks/cloze_step.py --quick
 	$(BIN)/python benchmarks/rescoring.py --quick
+
+docs: .venv/installed
+	$(BIN)/python docs/write_pages.py
 
 clean:
 	rm -rf .venv demo .pytest_cache .ruff_cache

@@ -60,7 +60,7 @@ def train(
     """Train the model of a recipe into directory `out`, as `trf train` does, and load it.
 
     Args:
-        recipe: A TOML file.
+        recipe: A TOML file, or the name of a recipe that comes with trflm: "tiny", "ptb/kn5".
         out: The directory of the run.
         overrides: Values in the place of the recipe's: ["learner.batch=200", "data.train=text.txt"].
         resume: Go on from the last checkpoint in `out`; start if there is none.

@@ -8,13 +8,15 @@ so a new kind is one new file and one line in that tuple.
 
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 
 from trflm.text import Batch, Vocab
 
 KINDS = "kinds"  # the key in a field's metadata
+PATH = "a path"
+PathName = Annotated[str, PATH]  # a key that names a file or directory; experiment/paths.py looks for it
 
 
 def one_of(kinds: Callable[[], tuple[type, ...]], default: Any = MISSING) -> Any:

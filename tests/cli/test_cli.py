@@ -143,8 +143,8 @@ def test_a_damaged_model_gives_one_message(model, tmp_path, name, content, messa
         (["score", "nowhere"], "nowhere: there is no such directory"),
         (["score"], "MODEL"),
         (["sccore", "x"], "sccore"),
-        (["train", "nowhere.toml", "--out", "x"], "nowhere.toml: cannot be read"),
-        (["train", "nowhere.toml"], "--out"),
+        (["train", "nowhere.toml", "--out", "x"], "nowhere.toml: there is no such recipe"),
+        (["train", "tiny"], "--out"),
         (["train", "nowhere.toml", "--out", "x", "--sed", "3"], "--sed"),
     ],
 )

@@ -1,9 +1,11 @@
 """WER against values worked out by hand, against sclite where it is installed, and the tests of significance."""
 
 import math
+import random
 import re
 import shutil
 import subprocess
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trflm.errors import InputError
+from trflm.evaluation import alignment
 from trflm.evaluation.alignment import align, nbest_errors, word_errors
 from trflm.evaluation.changed import changed_utterances, decisive_words
 from trflm.evaluation.figures import Figures, figures
@@ -39,8 +42,8 @@ SENTENCE = st.lists(st.sampled_from("abcd"), max_size=7).map(" ".join)
     ],
 )
 def test_counts_by_hand(reference: str, hypothesis: str, s: int, d: int, i: int) -> None:
-    alignment = align(reference, hypothesis)
-    assert (alignment.substitutions, alignment.deletions, alignment.insertions) == (s, d, i)
+    found = align(reference, hypothesis)
+    assert (found.substitutions, found.deletions, found.insertions) == (s, d, i)
 
 
 @given(reference=SENTENCE, hypotheses=st.lists(SENTENCE, min_size=1, max_size=4))
@@ -58,9 +61,9 @@ def test_alignment_distance_and_plain_recursion_agree(reference: str, hypotheses
     expected = [distance(reference.split(), hypothesis.split()) for hypothesis in hypotheses]
     assert word_errors(reference, hypotheses).tolist() == expected
     for hypothesis, errors in zip(hypotheses, expected, strict=True):
-        alignment = align(reference, hypothesis)
-        assert alignment.substitutions + alignment.deletions + alignment.insertions == errors
-        heard = [[*gap, word] for gap, word in zip(alignment.inserted, [*alignment.heard, None], strict=True)]
+        found = align(reference, hypothesis)
+        assert found.substitutions + found.deletions + found.insertions == errors
+        heard = [[*gap, word] for gap, word in zip(found.inserted, [*found.heard, None], strict=True)]
         assert [word for part in heard for word in part if word is not None] == hypothesis.split()
 
 
@@ -140,7 +143,59 @@ def test_z_by_hand() -> None:
     b = word_error_rate({"u0": "a b c", "u1": "a b c", "u2": "a b c", "u3": "a x c"}, references)
     result = compare(a, b)
     assert (result.segments, result.z) == (4, pytest.approx(-1))
-    assert result.p_matched_pairs == pytest.approx(0.3173, abs=1e-4)
+
+
+def test_p_of_the_matched_pairs_by_hand() -> None:
+    """20 segments, 15 of gain -1 and 5 of +1: mean -1/2, standard deviation sqrt(15/19), z = -1/2 / sqrt(15/19/20)."""
+    references = {f"u{i}": "a b c" for i in range(20)}
+    a = word_error_rate({f"u{i}": "x b c" if i < 15 else "a b c" for i in range(20)}, references)
+    b = word_error_rate({f"u{i}": "a b c" if i < 15 else "a x c" for i in range(20)}, references)
+    result = compare(a, b)
+    z = -0.5 / math.sqrt(15 / 19 / 20)
+    assert (result.segments, result.z) == (20, pytest.approx(z))
+    assert result.p_matched_pairs == pytest.approx(math.erfc(-z / math.sqrt(2)))
+
+
+def test_a_handful_of_utterances_has_no_p_value() -> None:
+    """One utterance: every resample is that utterance, and any difference would be called certain."""
+    references = {f"u{i}": "a b c" for i in range(19)}
+    a = word_error_rate(dict.fromkeys(references, "x b c"), references)
+    b = word_error_rate(references, references)
+    result = compare(a, b)
+    assert (result.p_bootstrap, result.p_matched_pairs) == (None, None)
+    references["u19"] = "a b c"
+    a = word_error_rate(dict.fromkeys(references, "x b c"), references)
+    assert compare(a, word_error_rate(references, references)).p_bootstrap == pytest.approx(2 / 10_001)
+
+
+def random_pair(rng: random.Random) -> tuple[str, str]:
+    """A reference and a hypothesis of few different words, so that many alignments are equally short."""
+    words = [rng.choice("abcd") for _ in range(rng.randrange(40))]
+    heard = [word if rng.random() > 0.2 else rng.choice("abcd") for word in words if rng.random() > 0.15]
+    return " ".join(words), " ".join(heard if rng.random() > 0.3 else [rng.choice("abcd") for _ in range(rng.randrange(40))])
+
+
+def test_alignment_in_linear_memory_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(1)
+    for number in range(200):
+        reference, hypothesis = random_pair(rng)
+        whole = align(reference, hypothesis)
+        with monkeypatch.context() as patch:
+            patch.setattr(alignment, "MOST_CELLS", (0, 3, 20)[number % 3])
+            assert align(reference, hypothesis) == whole
+
+
+def test_a_long_utterance_is_aligned_in_little_memory() -> None:
+    """2,000 words against 2,000: the table would have 4 million cells, some 150 MB of lists and numbers."""
+    rng = random.Random(2)
+    words = [str(rng.randrange(300)) for _ in range(2000)]
+    heard = [word if rng.random() > 0.1 else "x" for word in words]
+    tracemalloc.start()
+    found = align(" ".join(words), " ".join(heard))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.substitutions == heard.count("x")
+    assert peak < 10e6
 
 
 def test_changes_say_which_words_decided() -> None:

@@ -109,7 +109,7 @@ def test_bad_overrides_are_named(recipe, override, message):
 
 
 def test_a_missing_recipe_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"none\.toml: cannot be read"):
+    with pytest.raises(InputError, match=r"none\.toml: there is no such recipe"):
         read_recipe(tmp_path / "none.toml")
 
 

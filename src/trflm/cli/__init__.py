@@ -4,7 +4,9 @@ Results go to stdout, progress and warnings to stderr. Exit status: 0 done, 2 wr
 130 interrupted. torch is imported by the commands that need it, when they need it, so that `trf --help` stays fast.
 """
 
+import difflib
 import os
+import platform
 import sys
 import warnings
 from collections.abc import Callable
@@ -12,12 +14,15 @@ from typing import NoReturn
 
 import tyro
 
+import trflm
 from trflm.cli.bench import bench
 from trflm.cli.calibrate import calibrate
 from trflm.cli.demo import demo
 from trflm.cli.explain import explain
+from trflm.cli.help import readable, short, subcommands
 from trflm.cli.nbest import nbest
 from trflm.cli.perplexity import perplexity
+from trflm.cli.recipes import recipes
 from trflm.cli.report import report
 from trflm.cli.reproduce import reproduce
 from trflm.cli.rescore import merge, rescore
@@ -30,6 +35,7 @@ from trflm.errors import InputError, TrainingError, printable
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "train": train,
+    "recipes": recipes,
     "score": score,
     "sample": sample,
     "explain": explain,
@@ -47,16 +53,28 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 
+ABOUT = """Whole-sentence random field language models: train them, score with them, look into them.
+
+    trf train tiny --out runs/tiny     train a small model in seconds; trf recipes list shows what else can be trained
+    trf score runs/tiny text.txt       one natural-log probability a line
+    trf COMMAND --help                 all about a command; trf --version: what is installed"""
+
+
 def main() -> NoReturn:
     """Run one command of `sys.argv`, and end the process with its exit status."""
     warnings.showwarning = lambda message, *where: print(f"trf: {printable(message)}", file=sys.stderr)
     if sys.argv[1:3] == ["rescore", "merge"]:
         sys.argv[1:3] = ["rescore-merge"]
     try:
+        if sys.argv[1:] == ["--version"]:
+            print(version())
+            sys.exit(0)
+        words = checked(sys.argv[1:])
         tyro.extras.subcommand_cli_from_dict(
-            COMMANDS,
+            {name: (readable if name == words[0] else short)(command) for name, command in COMMANDS.items()},
             prog="trf",
-            description="Whole-sentence random field language models: train them, score with them, look into them.",
+            description=ABOUT,
+            args=words,
             config=(tyro.conf.FlagCreatePairsOff,),
         )
         sys.stdout.flush()
@@ -76,6 +94,27 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         sys.exit(complain("interrupted", 130))
     sys.exit(0)
+
+
+def version() -> str:
+    """What a report of a fault should name."""
+    from importlib.metadata import version as of
+
+    return f"trf {trflm.__version__} (Python {platform.python_version()}, torch {of('torch')}, {platform.machine()})"
+
+
+def checked(words: list[str]) -> list[str]:
+    """The words of a command line: a mistyped command is an error that names the nearest, a command left open asks for help."""
+    known, before = list(COMMANDS), "trf"
+    for word in words:
+        if word.startswith("-") or not known:
+            return words
+        if word not in known:
+            close = difflib.get_close_matches(word, known, n=1)
+            remedy = f"did you mean {before} {close[0]}?" if close else f"the commands are {', '.join(known)}"
+            raise InputError(f"{before} {word}".removeprefix("trf ") + f": there is no such command; {remedy}")
+        known, before = subcommands(COMMANDS[word]) if before == "trf" else [], f"{before} {word}"
+    return [*words, "--help"] if known else words
 
 
 def complain(error: object, status: int) -> int:

@@ -11,7 +11,13 @@ from trflm.errors import InputError, TrainingError
 
 
 def reproduce(
-    recipes: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE_DIR", help="Recipes, and a tables.toml.")],
+    recipes: Annotated[
+        Path,
+        tyro.conf.Positional,
+        tyro.conf.arg(
+            metavar="RECIPE_DIR", help="A directory of recipes with a tables.toml, or the name of a shipped one: ptb."
+        ),
+    ],
     *,
     data: Annotated[Path, tyro.conf.arg(metavar="DIR", help="The texts and lists that tables.toml names.")],
     out: Annotated[Path, tyro.conf.arg(metavar="DIR", help="Models (DIR/NAME), results and report; what is there is used.")],
@@ -20,7 +26,7 @@ def reproduce(
         str,
         tyro.conf.arg(metavar="A,B", help="Only these LSTM rows are rescored in all three ways of table 1; it takes long."),
     ] = "",
-    train: Annotated[bool, tyro.conf.arg(help="Use only models that are there, as they are.")] = True,
+    no_train: Annotated[bool, tyro.conf.arg(help="Use only models that are there, as they are.")] = False,
     perplexity_minutes: Annotated[
         float, tyro.conf.arg(metavar="X", help="For the interval of each random field's perplexity; 0: none.")
     ] = 20.0,
@@ -34,6 +40,7 @@ def reproduce(
     """
     set_up(threads)
     from trflm.experiment.progress import progress
+    from trflm.experiment.shipped import find_directory
     from trflm.experiment.train import Interrupted
     from trflm.reproduce.markdown import markdown
     from trflm.reproduce.models import Source
@@ -42,6 +49,7 @@ def reproduce(
 
     if seed < 0 or perplexity_minutes < 0:
         raise InputError(f"--seed {seed}, --perplexity-minutes {perplexity_minutes:g}: must not be negative")
+    recipes = find_directory(recipes)
     plan = read_plan(recipes)
     chosen = choose_rows(plan, rows)
     if strategies:
@@ -50,7 +58,7 @@ def reproduce(
     if threads:
         overrides.append(f"run.threads={threads}")
     try:
-        source = Source(recipes, out, tuple(overrides), train)
+        source = Source(recipes, out, tuple(overrides), not no_train)
         results = make(plan, chosen, data, source, seed, lambda: progress(quiet), perplexity_minutes)
     except Interrupted as stop:
         sys.exit(stop.exit_code)

@@ -1,9 +1,10 @@
 """`trf wer`: word error rate with counts, interval and tests."""
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -20,65 +21,100 @@ def wer(
     ref: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="REF")],
     *,
     against: Path | None = None,
+    form: Annotated[Literal["auto", "kaldi", "trn", "plain"], tyro.conf.arg(name="format")] = "auto",
+    unit: Literal["word", "char"] = "word",
+    align: bool = False,
     changes: int = 0,
     seed: int = 0,
     resamples: int = 10_000,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
+    quiet: bool = False,
 ) -> None:
     """Word error rate of recognised text: counts, bootstrap interval and, against another system, paired tests.
 
     Args:
-        hyp: Recognised text, lines `UTT word word ...`.
-        ref: What was said, lines `UTT word word ...`.
+        hyp: Recognised text.
+        ref: What was said.
         against: Another system's text; the tests tell whether HYP is better than it.
+        form: kaldi: lines `UTT word ...`; trn (sclite): lines `word ... (UTT)`; plain: the n-th lines belong together.
+            auto looks at the files and says what it found; what cannot be told for certain is asked for.
+        unit: char counts characters, blanks left out: the character error rate.
+        align: Also print each utterance with errors laid along its reference.
         changes: With --against, show the words that decided in this many of the most and least improved utterances.
         seed: Of the bootstrap.
         resamples: Of the bootstrap.
         as_json: Print JSON instead of a table.
+        quiet: Print results only.
     """
     from trflm.evaluation.changed import changed_utterances
     from trflm.evaluation.figures import figures
+    from trflm.evaluation.layout import laid_out, pairs
     from trflm.evaluation.significance import compare
-    from trflm.evaluation.transcripts import read_transcripts
+    from trflm.evaluation.transcript_formats import as_characters, read_alike
     from trflm.evaluation.wer import word_error_rate
     from trflm.files.records import to_record
 
-    if resamples < 1:
-        raise InputError(f"--resamples {resamples}: give at least 1")
+    if resamples < 1 or seed < 0:
+        raise InputError(f"--resamples {resamples}, --seed {seed}: give at least 1, and no negative seed")
     if changes and against is None:
         raise InputError("--changes needs --against OTHER_HYP to compare with")
-    references = read_transcripts(ref)
-    ours = word_error_rate(read_transcripts(hyp), references, str(hyp), str(ref))
+    read, found_form = read_alike([hyp, ref, *([against] if against is not None else [])], form)
+    if form == "auto" and not quiet:
+        print(f"trf: read as {found_form} ({EXAMPLES[found_form]}); give --format if that is wrong", file=sys.stderr)
+    if unit == "char":
+        read = [as_characters(some) for some in read]
+    ours = word_error_rate(read[0], read[1], str(hyp), str(ref))
     our_figures = figures(ours, seed, resamples)
-    record = {"hyp": str(hyp), "ref": str(ref), **to_record(our_figures)}
-    lines = [rate_line(str(hyp), our_figures)]
+    record = {"hyp": str(hyp), "ref": str(ref), "format": found_form, "unit": unit, **to_record(our_figures)}
+    lines = [rate_line(str(hyp), our_figures, unit)]
     if against is not None:
-        theirs = word_error_rate(read_transcripts(against), references, str(against), str(ref))
+        theirs = word_error_rate(read[2], read[1], str(against), str(ref))
         their_figures = figures(theirs, seed, resamples)
         comparison, found = compare(theirs, ours, seed, resamples), changed_utterances(theirs, ours)
         record["against"] = {"hyp": str(against), **to_record(their_figures)}
         record |= {"comparison": to_record(comparison), "changed": to_record(found)}
-        lines += [rate_line(str(against), their_figures), comparison_line(comparison), *change_lines(found, changes)]
+        lines += [rate_line(str(against), their_figures, unit), comparison_line(comparison), *change_lines(found, changes)]
+    if align:
+        record["alignments"] = dict(zip(ours.utterances, map(pairs, ours.alignments), strict=True))
+        lines += ["", *laid_out(ours)]
     print(json.dumps(record, indent=2) if as_json else "\n".join(lines))
 
 
-def rate_line(name: str, of: "Figures") -> str:
+EXAMPLES = {
+    "kaldi": "lines `UTT word ...`",
+    "trn": "lines `word ... (UTT)`",
+    "plain": "line by line",
+    "kaldi and trn": "lines `UTT word ...` and `word ... (UTT)`",
+}
+
+
+def rate_line(name: str, of: "Figures", unit: str = "word") -> str:
+    from trflm.evaluation.significance import FEWEST
+
+    rate, words = ("WER", "words") if unit == "word" else ("CER", "characters")
+    enough = of.utterances >= FEWEST
+    interval = f" [{of.interval.low:.2%}, {of.interval.high:.2%}]" if enough else " (too few utterances for an interval)"
     return (
-        f"{name}: WER {of.wer:.2%} [{of.interval.low:.2%}, {of.interval.high:.2%}]"
-        f"  {of.errors} / {of.words} words"
+        f"{name}: {rate} {of.wer:.2%}{interval}"
+        f"  {of.errors} / {of.words} {words}"
         f"  S {of.substitutions} D {of.deletions} I {of.insertions}"
         f"  {of.utterances} utterances, {of.sentence_error_rate:.1%} with errors"
     )
 
 
 def comparison_line(comparison: "Comparison") -> str:
+    """The difference, and the tests that have enough to go by."""
     interval = comparison.interval
-    return (
-        f"difference {comparison.difference:+.2%} [{interval.low:+.2%}, {interval.high:+.2%}]"
-        f"  paired bootstrap {_p(comparison.p_bootstrap)}"
-        f"  matched pairs z = {comparison.z:+.2f}, {_p(comparison.p_matched_pairs)}"
-        f" ({comparison.segments} segments)"
-    )
+    line = f"difference {comparison.difference:+.2%}"
+    if comparison.p_bootstrap is not None:
+        line += f" [{interval.low:+.2%}, {interval.high:+.2%}]  paired bootstrap {_p(comparison.p_bootstrap)}"
+    else:
+        line += "  too few utterances for a bootstrap test"
+    if comparison.p_matched_pairs is not None:
+        return (
+            f"{line}  matched pairs z = {comparison.z:+.2f}, {_p(comparison.p_matched_pairs)} ({comparison.segments} segments)"
+        )
+    return f"{line}, too few segments with errors for a matched-pairs test ({comparison.segments})"
 
 
 def _p(value: float) -> str:

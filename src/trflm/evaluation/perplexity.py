@@ -85,10 +85,21 @@ def perplexity(
     say: Say = lambda line: None,
     check: EstimatorConfig | None = None,
 ) -> Perplexity:
-    """Of all sentences at once, so that a model which reads them as one text can.
+    """The perplexity of a text: exp(-log p / (words + sentences)), the ends of sentences counted.
 
-    `watch` sees the interval after every round; what comes before the first round is said by `say`. With `check` a quarter
-    of the time is for that estimator, unless its interval is as narrow sooner.
+    Exact for n-gram and LSTM models; for a random field an interval, because its normalising constants are estimated.
+
+        p = trflm.perplexity(lm, ["the market rose", "the market fell"])
+        p.low, p.high, p.how
+
+    Args:
+        lm: A model from `trflm.load`.
+        text: Sentences; all at once, so that a model which reads them as one text can.
+        how: The estimator of a random field's constants; if not given, sequential Monte Carlo.
+        effort: How long to estimate, or to which gap.
+        watch: Sees the interval after every round.
+        say: Is told what comes before the first round.
+        check: A second estimator, for a quarter of the time unless its interval is as narrow sooner.
     """
     batch = lm.vocab.batch(text)
     if isinstance(lm, FieldModel):

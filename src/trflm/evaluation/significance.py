@@ -16,6 +16,7 @@ from trflm.evaluation.alignment import Alignment
 from trflm.evaluation.wer import WordErrors
 
 CHUNK = 4_000_000  # numbers held at once while resampling
+FEWEST = 20  # utterances of a bootstrap, segments of a matched-pairs test, that a p-value can rest on
 GOOD_RUN = 2  # correct words of both systems in a row that end a segment
 
 
@@ -32,10 +33,10 @@ class Comparison:
 
     difference: float  # WER of B - WER of A
     interval: Interval
-    p_bootstrap: float  # two-sided
+    p_bootstrap: float | None  # two-sided; None of fewer than FEWEST utterances
     segments: int
     z: float
-    p_matched_pairs: float  # two-sided
+    p_matched_pairs: float | None  # two-sided; None of fewer than FEWEST segments
 
 
 def bootstrap_interval(errors: WordErrors, seed: int = 0, resamples: int = 10_000, level: float = 0.95) -> Interval:
@@ -55,7 +56,15 @@ def compare(a: WordErrors, b: WordErrors, seed: int = 0, resamples: int = 10_000
     p = min(1.0, 2 * (int(tail) + 1) / (resamples + 1))
     gains = matched_pairs(a, b)
     z = _z(gains)
-    return Comparison(b.rate - a.rate, _percentiles(difference_R, level), p, len(gains), z, math.erfc(abs(z) / math.sqrt(2)))
+    interval, p_pairs = _percentiles(difference_R, level), math.erfc(abs(z) / math.sqrt(2))
+    return Comparison(
+        difference=b.rate - a.rate,
+        interval=interval,
+        p_bootstrap=p if len(a.utterances) >= FEWEST else None,
+        segments=len(gains),
+        z=z,
+        p_matched_pairs=p_pairs if len(gains) >= FEWEST else None,
+    )
 
 
 def matched_pairs(a: WordErrors, b: WordErrors) -> np.ndarray:

@@ -4,27 +4,32 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from trflm.errors import InputError
-from trflm.files.reader import read_lines
+from trflm.files.reader import Line, read_lines
 from trflm.files.writer import write_text
 
 
-def read_transcripts(path: Path | str) -> dict[str, str]:
+def read_transcripts(path: Path | str, lines: Iterable[Line] | None = None) -> dict[str, str]:
     """utterance -> its words, separated by one blank (none at all is a transcript too: nothing was said)."""
-    first: dict[str, int] = {}
-    transcripts: dict[str, str] = {}
-    for line in read_lines(path):
+    found = []
+    for line in read_lines(path) if lines is None else lines:
         fields = line.text.split()
         if not fields:
             raise InputError(f"{path}:{line.number}: the line is empty; remove it")
-        utterance = fields[0]
+        found.append((line.number, fields[0], " ".join(fields[1:])))
+    return transcripts_of(path, found, "UTT word word ...")
+
+
+def transcripts_of(path: Path | str, found: Iterable[tuple[int, str, str]], form: str) -> dict[str, str]:
+    """utterance -> its words, of (line, utterance, words) in order; an utterance that is there twice is an InputError."""
+    first: dict[str, int] = {}
+    transcripts: dict[str, str] = {}
+    for number, utterance, words in found:
         if utterance in first:
-            raise InputError(
-                f'{path}:{line.number}: utterance "{utterance}" was already on line {first[utterance]}; remove one'
-            )
-        first[utterance] = line.number
-        transcripts[utterance] = " ".join(fields[1:])
+            raise InputError(f'{path}:{number}: utterance "{utterance}" was already on line {first[utterance]}; remove one')
+        first[utterance] = number
+        transcripts[utterance] = words
     if not transcripts:
-        raise InputError(f"{path}: there is no transcript in it; write lines `UTT word word ...`")
+        raise InputError(f"{path}: there is no transcript in it; write lines `{form}`")
     return transcripts
 
 

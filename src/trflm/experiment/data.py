@@ -1,7 +1,10 @@
 """[data]: the text of a recipe and its vocabulary, as the recipe names them and as they are read."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from trflm.errors import InputError
+from trflm.kinds import PathName
 from trflm.text import Corpus, Vocab, read_corpus
 
 
@@ -9,9 +12,9 @@ from trflm.text import Corpus, Vocab, read_corpus
 class DataConfig:
     """[data]: the text and the vocabulary."""
 
-    train: str = ""
-    valid: str = ""  # dev text; none if empty
-    vocab: str = ""  # a word list; if empty the vocabulary is made from train
+    train: PathName = ""  # the training text, one sentence a line
+    valid: PathName = ""  # dev text; none if empty
+    vocab: PathName = ""  # a word list; if empty the vocabulary is made from train
     vocab_size: int = 0  # keep the most frequent words, <unk> included; 0: all
     min_count: int = 1  # keep words seen at least this often
     max_length: int = 0  # longer sentences are left out of training; 0: the longest there is
@@ -25,6 +28,12 @@ class DataConfig:
             raise ValueError("vocab is a fixed word list: leave out vocab_size and min_count")
 
     def read(self) -> "Data":
+        for key, file in (("train", self.train), ("valid", self.valid), ("vocab", self.vocab)):
+            if file and not Path(file).exists():
+                raise InputError(
+                    f"data.{key} = {file!r}: there is no such file, neither beside the recipe nor from the working directory; "
+                    f"give yours by --set data.{key}=FILE"
+                )
         if self.vocab:
             vocab = Vocab.from_list(self.vocab)
         else:

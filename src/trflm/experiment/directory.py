@@ -18,6 +18,7 @@ import torch
 import trflm
 from trflm.errors import InputError, TrainingError
 from trflm.experiment.data import Data
+from trflm.experiment.paths import relocate
 from trflm.experiment.progress import Progress
 from trflm.experiment.recipe import Recipe, parse_recipe
 from trflm.experiment.store import read_config
@@ -44,7 +45,7 @@ class RunDirectory:
         if self.checkpoint.exists() or self.model.exists():
             check_same(read_config(config_path), recipe, data, path)
         known = {"text": fingerprint(data), "unknown_types": data.train.unknown_types}
-        config = {"recipe": dataclasses.asdict(recipe), **known, **provenance()}
+        config = {"recipe": dataclasses.asdict(recipe), "directory": os.getcwd(), **known, **provenance()}
         write_atomically(path / "vocab.txt", data.vocab.to_text().encode())
         write_atomically(config_path, (json.dumps(config, indent=1) + "\n").encode())
 
@@ -117,12 +118,18 @@ def check_files(out: Path) -> None:
 
 def check_same(config: dict[str, Any], recipe: Recipe, data: Data, path: Path) -> None:
     """A resumed run has the recipe and the text it started with. A key that is new since then had its default."""
-    old = dataclasses.asdict(parse_recipe(config.get("recipe", {}), str(path / "config.json")))
-    new = dataclasses.asdict(recipe)
+    before = parse_recipe(config.get("recipe", {}), str(path / "config.json"))
+    old, new = dataclasses.asdict(before), dataclasses.asdict(recipe)
+    # A path may be written in another way now, if it leads to the same place.
+    old_paths, new_paths = (
+        dataclasses.asdict(relocate(one, lambda name, start=start: os.path.realpath(os.path.join(start, name))))
+        for one, start in ((before, str(config.get("directory", ""))), (recipe, ""))
+    )
     for section in new:
         for key in new[section]:
             was, now = old.get(section, {}).get(key), new[section][key]
-            if was != now and not (section == "run" and key in MAY_CHANGE):
+            same = was == now or old_paths.get(section, {}).get(key) == new_paths[section][key]
+            if not same and not (section == "run" and key in MAY_CHANGE):
                 raise InputError(
                     f"{path}: was started with {section}.{key} = {was!r}, the recipe now says {now!r}; "
                     "resume with the old value, or start a new run"

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from trflm import learning, potentials
+from trflm.errors import InputError
 from trflm.experiment.data import Data, DataConfig
-from trflm.experiment.store import given_by, load_model
+from trflm.experiment.paths import first_found, keys_of, relocate
+from trflm.experiment.shipped import find_recipe
+from trflm.experiment.store import given_by, load_model, read_config
 from trflm.experiment.toml import apply_override, choose, parse, read_tables
-from trflm.kinds import KINDS, Start, one_of
+from trflm.kinds import KINDS, PathName, Start, one_of
 from trflm.learning.context import Context, FieldLearnerConfig
 from trflm.learning.loop import Learner
 from trflm.learning.lstm import WindowsConfig
@@ -28,17 +31,17 @@ from trflm.seeds import generator
 class RunConfig:
     """[run]: how long, how often, on what."""
 
-    seed: int = 1
-    epochs: int = 10
+    seed: int = 1  # everything random follows from it
+    epochs: int = 10  # how often the text is gone through, at most
     minutes: float = 0.0  # most training time; 0: no limit
     checkpoint_seconds: float = 60.0  # between two checkpoints; there is one more at the end of every epoch
     snapshots: int = 0  # how many of the last epochs' models to keep; their scores are averaged
     stop_window: int = 0  # epochs: stop when their mean dev criterion is not above that of the same number before; 0: never
     stop_gain: float = 0.0  # by how much it has to be above
     keep_best: bool = False  # save the model of the epoch with the best dev criterion instead of the last one
-    init: str = ""  # start from the model of this run instead of random parameters
-    threads: int = 0  # 0: torch's choice
-    device: str = "cpu"
+    init: PathName = ""  # start from the model of this run instead of random parameters
+    threads: int = 0  # of the CPU; 0: torch's choice
+    device: str = "cpu"  # where to train, as torch names it
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
@@ -54,8 +57,8 @@ class RunConfig:
 class EstimateConfig:
     """[run] of a model that is estimated at once. Nothing in it is random; the seed is there because every run has one."""
 
-    seed: int = 1
-    threads: int = 0  # 0: torch's choice
+    seed: int = 1  # plays no part
+    threads: int = 0  # of the CPU; 0: torch's choice
 
 
 @dataclass(frozen=True)
@@ -119,11 +122,27 @@ RECIPES = (FieldRecipe, LSTMRecipe, NGramRecipe)
 
 
 def read_recipe(path: Path | str, overrides: Iterable[str] = ()) -> Recipe:
-    """The recipe of a TOML file, with `section.key=value` overrides applied in order."""
-    tables = read_tables(path)
+    """The recipe of a TOML file, or of the name of a shipped one, with `section.key=value` overrides applied in order."""
+    file, overrides = find_recipe(path), tuple(overrides)
+    recipe = _with_overrides(read_tables(file), overrides, str(file))
+    return relocate(recipe, first_found(file.parent), keep=keys_of(overrides))
+
+
+def recipe_of_run(run: Path, overrides: Iterable[str] = ()) -> Recipe:
+    """The recipe that a run was started with; its paths lead from here, or from where it was started."""
+    file, overrides = run / "config.json", tuple(overrides)
+    config = read_config(file)
+    tables = config.get("recipe")
+    if not isinstance(tables, dict):
+        raise InputError(f"{file}: there is no recipe in it; is {run} a run that trf train made?")
+    recipe = _with_overrides(tables, overrides, str(file))
+    return relocate(recipe, first_found(Path(), Path(str(config.get("directory", "")))), keep=keys_of(overrides))
+
+
+def _with_overrides(tables: dict[str, Any], overrides: Iterable[str], where: str) -> Recipe:
     for override in overrides:
         apply_override(tables, override)
-    return parse_recipe(tables, str(path))
+    return parse_recipe(tables, where)
 
 
 def parse_recipe(tables: dict[str, Any], where: str) -> Recipe:

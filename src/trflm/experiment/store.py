@@ -65,9 +65,14 @@ def given_by(run: Path, vocab: Vocab) -> Given:
 
 
 def load_model(path: Path | str, bf16: bool = False) -> LanguageModel:
-    """The model of a run directory, a saved model directory or an ARPA file; of a field, the snapshots it kept.
+    """Load a language model of any kind; of a random field, the snapshots it kept.
 
-    With `bf16` a field's products are in bf16 if the CPU has instructions for it (see `Engine.use_bf16`).
+        lm = trflm.load("runs/tiny")
+        lm.log_prob(["the farmer sold the horse"])
+
+    Args:
+        path: A run directory of `trf train`, a saved model directory or an ARPA file (.arpa, .arpa.gz).
+        bf16: Multiply in bf16, if the model is a random field and the CPU has instructions for it.
     """
     path = Path(path)
     lm, config = (read_arpa(path), {}) if is_arpa(path) else _load_directory(path, bf16)

@@ -46,10 +46,10 @@ HISTORY = 100  # steps over which the autocorrelation of phi is taken
 class AugSAConfig(StartConfig):
     """[learner] kind = "augsa": the paper's algorithm and settings."""
 
-    batch: int = 1000  # K_D
-    chains: int = 100  # K_B
+    batch: int = 1000  # K_D: sentences of text a step
+    chains: int = 100  # K_B: Markov chains
     lr: float = 1.0  # gamma_theta = lr / (t + lr_delay)
-    lr_delay: float = 1e4
+    lr_delay: float = 1e4  # steps
     l2: float = 0.0  # penalty (l2 / 2) |theta|^2
     warm_up: int = 0  # first steps of theta, in which its rate rises along a line
     epsilon: float = 1e-8  # of Adam: gradients well below it make steps in proportion to their size

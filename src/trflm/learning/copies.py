@@ -22,11 +22,11 @@ from trflm.text import Batch, pack
 
 @dataclass(frozen=True)
 class CopiesConfig:
-    copies: int = 8  # of each sentence
-    most_edits: int = 3  # of a copy, at least 1
-    again: float = 0.5  # the probability of one more
+    copies: int = 8  # copies of each sentence
+    most_edits: int = 3  # edits of a copy at most; at least 1
+    again: float = 0.5  # the probability of one more edit
     insertions: float = 0.15  # the share of edits that put a word in
-    deletions: float = 0.15  # or leave one out; the others exchange one
+    deletions: float = 0.15  # the share that leave one out; the others exchange one
     candidates: int = 6  # new words to choose from
 
     def __post_init__(self) -> None:

@@ -26,10 +26,10 @@ from trflm.speed.bf16 import has_bf16
 
 @dataclass(frozen=True)
 class DescentConfig:
-    lr: float = 2e-3  # Adam
+    lr: float = 2e-3  # learning rate (Adam)
     warm_up: int = 200  # steps until the learning rate is reached
-    constant_epochs: float = 5.0  # before it falls
-    lr_epochs: float = 24.0  # when it has fallen to nothing
+    constant_epochs: float = 5.0  # epochs before it falls
+    lr_epochs: float = 24.0  # epochs after which it has fallen to nothing
     weight_decay: float = 0.03  # decoupled
     clip: float = 1.0  # greatest gradient norm
     average: float = 0.99  # of the running mean: the share it keeps in a step; 0: no mean

@@ -32,6 +32,7 @@ from torch import Tensor, nn
 
 from trflm.errors import InputError
 from trflm.field.trf import TRF
+from trflm.kinds import PathName
 from trflm.language_model import Explanation, LanguageModel
 from trflm.learning.context import Context, FieldLearner
 from trflm.learning.copies import Copies, CopiesConfig, Group
@@ -53,14 +54,14 @@ DEV_SENTENCES = 500
 class DistilConfig(CopiesConfig, DescentConfig):
     """[learner] kind = "distil"."""
 
-    teachers: tuple[str, ...] = ()  # run directories or ARPA files
+    teachers: tuple[PathName, ...] = ()  # run directories or ARPA files
     weights: tuple[float, ...] = ()  # w, one for each teacher; none: equal ones that sum to one
     batch: int = 40  # sentences of the text a step, each with its copies
     drawn: int = 0  # sentences a step that the first n-gram or LSTM model among the teachers draws
     uses: int = 4  # how often each of those is used
-    loss: Literal["words", "differences", "listwise"] = "words"
+    loss: Literal["words", "differences", "listwise"] = "words"  # what is taught (see learning/distil.py)
     share: float = 1.0  # a: the exponent of the reference, if there is one
-    beta: float = 2.0  # nats
+    beta: float = 2.0  # nats: greater errors of a difference count linearly
     temperature: float = 4.0  # of the listwise loss
     kind: Literal["distil"] = "distil"
 

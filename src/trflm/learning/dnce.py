@@ -31,7 +31,7 @@ class DNCEConfig(NCESettings):
     """[learner] kind = "dnce": the noise is the LSTM of [proposal]."""
 
     alpha: float = 0.5  # share of data among the sentences labelled data; 1: no noise among them
-    lr_noise: float = 1e-3  # Adam, the noise LSTM; 0 leaves it as it is
+    lr_noise: float = 1e-3  # learning rate of the noise LSTM (Adam); 0 leaves it as it is
     clip_noise: float = 5.0  # greatest gradient norm of the mean log q a sentence
     noise_epochs: int = 0  # first epochs in which only the noise learns
     kind: Literal["dnce"] = "dnce"

@@ -37,15 +37,15 @@ class WindowsConfig:
 
     streams: int = 20  # of text, read side by side
     window: int = 20  # steps of a stream that the gradient goes through
-    lr: float = 20.0
-    constant_epochs: int = 4  # before the learning rate falls
+    lr: float = 20.0  # the learning rate at the start
+    constant_epochs: int = 4  # epochs before the learning rate falls
     decay: float = 0.5  # the factor of each epoch after
     clip: float = 0.25  # greatest gradient norm
     cosine_epochs: int = 0  # if not 0, the learning rate falls to 0 over so many epochs along a cosine, instead of the above
     warm_up: float = 0.0  # epochs at the start over which the learning rate rises from 0, as a straight line
     bf16: bool = False  # products in bf16, on a CPU that has instructions for it (see lms/lstm/fast_window.py)
-    sampled_epochs: int = 0  # epochs at the start in which the softmax sums over some words only (see lms/lstm/output_loss.py):
-    frequent: int = 1000  # these, and the target,
+    sampled_epochs: int = 0  # epochs at the start in which the softmax sums over some words only (see lms/lstm/output_loss.py)
+    frequent: int = 1000  # those words are: the target, so many of the most frequent
     drawn: int = 1000  # and so many drawn from the others in each step
 
     def __post_init__(self) -> None:
@@ -87,7 +87,7 @@ class AdamConfig(WindowsConfig):
     """[learner] kind = "adam": Adam with decoupled weight decay."""
 
     lr: float = 2e-3
-    weight_decay: float = 0.0
+    weight_decay: float = 0.0  # decoupled
     kind: Literal["adam"] = "adam"
 
     def optimiser(self, parameters: list[Tensor]) -> torch.optim.Optimizer:

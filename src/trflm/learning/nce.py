@@ -39,11 +39,11 @@ class NCESettings:
     batch: int = 100  # data sentences a step
     noise_ratio: int = 1  # nu: noise sentences for each sentence of data
     replacements: int = 0  # sentences with a word replaced, for each sentence of data
-    replacement_weight: float = 1.0  # of their loss
-    lr: float = 1e-3  # Adam, potential
-    constant_epochs: int = 0  # before the learning rates fall
-    decay: float = 1.0  # their factor of each epoch after
-    lr_log_Z: float = 1e-2  # Adam, log Z
+    replacement_weight: float = 1.0  # weight of the loss of those sentences
+    lr: float = 1e-3  # learning rate of the potential (Adam)
+    constant_epochs: int = 0  # epochs before the learning rates fall
+    decay: float = 1.0  # the factor of the learning rates in each epoch after
+    lr_log_Z: float = 1e-2  # learning rate of log Z (Adam)
     weight_decay: float = 0.0  # of the potential, decoupled
     l2: float = 0.0  # penalty (l2 / 2) |theta|^2 in the loss
     clip: float = 10.0  # greatest gradient norm

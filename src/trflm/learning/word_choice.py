@@ -39,9 +39,9 @@ class WordChoiceConfig:
     """[learner] kind = "word-choice": pseudo-likelihood, for a discrete potential."""
 
     batch: int = 100  # sentences a step
-    words: int = 10  # K
-    lr: float = 1e-2  # Adam
-    constant_epochs: int = 0  # before the learning rate falls
+    words: int = 10  # K: words drawn for each place; the text's own is to be found among them
+    lr: float = 1e-2  # learning rate (Adam)
+    constant_epochs: int = 0  # epochs before the learning rate falls
     decay: float = 1.0  # its factor of each epoch after
     l2: float = 0.0  # penalty (l2 / 2) |theta|^2 in the loss
     clip: float = 10.0  # greatest gradient norm of the mean loss a word

@@ -49,9 +49,9 @@ class WordNCEConfig:
     """[learner] kind = "word-nce": a start for a BLSTM potential."""
 
     batch: int = 64  # sentences a step
-    noise_words: int = 1000  # k
-    lr: float = 3e-3  # Adam
-    constant_epochs: int = 0  # before the learning rate falls
+    noise_words: int = 1000  # k: words of noise that all places of a step share
+    lr: float = 3e-3  # learning rate (Adam)
+    constant_epochs: int = 0  # epochs before the learning rate falls
     decay: float = 1.0  # its factor of each epoch after
     weight_decay: float = 0.0  # decoupled
     clip: float = 1.0  # greatest gradient norm of the mean loss a place

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from trflm.errors import InputError
+from trflm.kinds import PathName
 from trflm.language_model import LanguageModel
 from trflm.lms.lstm import LSTM
 from trflm.lms.ngram import NGram
@@ -104,7 +105,7 @@ class NGramNoise:
     """[noise] kind = "ngram": a Kneser-Ney model of the training text."""
 
     kind: Literal["ngram"] = "ngram"
-    order: int = 5
+    order: int = 5  # words of the longest n-grams
 
     def __post_init__(self) -> None:
         if self.order < 1:
@@ -119,7 +120,7 @@ class TrainedNoise:
     """[noise] kind = "trained": an n-gram or LSTM model that was trained before, on the same vocabulary."""
 
     kind: Literal["trained"] = "trained"
-    model: str = ""  # its run directory, or an ARPA file
+    model: PathName = ""  # its run directory, or an ARPA file
 
     def __post_init__(self) -> None:
         if not self.model:

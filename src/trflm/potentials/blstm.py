@@ -37,10 +37,10 @@ class BLSTMConfig:
     outputs.
     """
 
-    embedding: int = 200
-    units: int = 200  # if not `embedding`, a linear map leads from the one to the other
-    layers: int = 1
-    dropout: float = 0.0
+    embedding: int = 200  # numbers that stand for a word
+    units: int = 200  # of each direction; if not `embedding`, a linear map leads from the one to the other
+    layers: int = 1  # of each direction
+    dropout: float = 0.0  # on inputs, between layers and on outputs
     init: float = 0.1  # parameters start uniform in +-init, the words' biases at 0
     kind: Literal["blstm"] = "blstm"
     word2vec: bool = False  # start the embedding from word2vec vectors of the training text

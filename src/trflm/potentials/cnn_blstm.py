@@ -27,8 +27,8 @@ class CNNBLSTMConfig(CNNSize):
     Dropout is where the CNN has it and where the BLSTM has it.
     """
 
-    units: int = 200
-    layers: int = 1
+    units: int = 200  # of the LSTM of each direction
+    layers: int = 1  # of each direction
     kind: Literal["cnn-blstm"] = "cnn-blstm"
     word2vec: bool = False  # start the embedding from word2vec vectors of the training text
 

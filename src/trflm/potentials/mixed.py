@@ -19,7 +19,7 @@ class MixedConfig:
 
     parts: tuple[PotentialConfig, ...] = one_of(
         lambda: tuple(kind for kind in trflm.potentials.POTENTIALS if kind is not MixedConfig), default=()
-    )
+    )  # a section [[model.parts]] for each, of any other kind
     kind: Literal["mixed"] = "mixed"
 
     def __post_init__(self) -> None:

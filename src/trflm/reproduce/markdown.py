@@ -131,6 +131,8 @@ def difference(comparison: Comparison | None) -> str:
     if comparison is None:
         return ""
     p = comparison.p_bootstrap
+    if p is None:
+        return f"{100 * comparison.difference:+.2f} (too few utterances for a test)"
     return f"{100 * comparison.difference:+.2f} (p {'< 0.001' if p < 0.001 else f'= {p:.3f}'})"
 
 

@@ -7,9 +7,10 @@ from trflm.errors import InputError
 from trflm.evaluation.nbest import ACOUSTIC
 from trflm.evaluation.second_pass.files import ListFiles
 from trflm.experiment.recipe import parse
+from trflm.experiment.shipped import TABLES
 from trflm.files.parse import parse_toml
 
-FILE = "tables.toml"
+FILE = TABLES
 
 
 @dataclass(frozen=True)

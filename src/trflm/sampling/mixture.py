@@ -25,9 +25,9 @@ class Move(Protocol):
 
 @dataclass(frozen=True)
 class TransMSConfig:
-    jump_range: int = 5  # r; the paper says "wider" than 1 without a number
-    block: int = 5  # s
-    trials: int = 10  # M
+    jump_range: int = 5  # r: lengths a jump may go; the paper says "wider" than 1 without a number
+    block: int = 5  # s: words that the Markov move draws anew at a time
+    trials: int = 10  # M: trials for each such block
     window: int = 0  # lengths that a jump chooses among at once (`window_jump`); 0: the paper's local jump
     weigh_trials: bool = False  # whether the Markov move keeps what was expected of it; see `gibbs`
 

@@ -15,6 +15,7 @@ from trflm.errors import InputError
 from trflm.evaluation.formats import write_kaldi
 from trflm.evaluation.nbest import NBestList
 from trflm.experiment.directory import FILES, SNAPSHOTS
+from trflm.experiment.shipped import root
 from trflm.files.reader import read_lines
 from trflm.files.writer import write_directory, write_text
 from trflm.simulate.channel import Channel, ChannelConfig
@@ -44,9 +45,8 @@ class DemoConfig:
 
 
 def recipes() -> Path:
-    """recipes/demo of the source tree, or of the installed package."""
-    inside = Path(__file__).parents[1] / "recipes" / "demo"
-    return inside if inside.exists() else Path(__file__).parents[3] / "recipes" / "demo"
+    """Those of the demo."""
+    return root() / "demo"
 
 
 def begin(out: Path, fresh: bool, say: Callable[[str], None]) -> None:

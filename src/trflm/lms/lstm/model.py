@@ -36,10 +36,10 @@ PREFIXES_AT_ONCE = 128  # whose logits exist at a time: enough for a fast produc
 class LSTMConfig:
     """[model] kind = "lstm": a left-to-right LSTM. Defaults: the small model, 2x200."""
 
-    embedding: int = 200
-    hidden: int = 200
-    layers: int = 2
-    dropout: float = 0.0
+    embedding: int = 200  # numbers that stand for a word
+    hidden: int = 200  # units of a layer
+    layers: int = 2  # one above the other
+    dropout: float = 0.0  # on inputs, between layers and on outputs
     init: float = 0.1  # all parameters start uniform in +-init
     tied: bool = False  # one matrix for the embedding and the output layer
     kind: Literal["lstm"] = "lstm"

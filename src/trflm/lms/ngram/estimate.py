@@ -38,9 +38,9 @@ class KneserNeyConfig:
     a word like any other.
     """
 
-    order: int = 5
-    min_counts: tuple[int, ...] = (1,)
-    open_vocabulary: bool = False
+    order: int = 5  # words of the longest n-grams
+    min_counts: tuple[int, ...] = (1,)  # how often an n-gram must occur, from the unigrams up; the last holds for all above
+    open_vocabulary: bool = False  # n-grams with <unk> are dropped; otherwise it is a word like any other
     kind: Literal["ngram"] = "ngram"
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trflm.kinds import Start
+from trflm.kinds import PathName, Start
 from trflm.lms.proposals.protocol import Span
 from trflm.lms.softmax import ClassSoftmax, FullSoftmax, equal_classes
 from trflm.recurrent.recurrence import Recurrence, next_states
@@ -34,13 +34,13 @@ class LSTMProposalConfig:
     The classes of its output are of equal size by frequency (the fastest), or by bigram exchange, or from a file.
     """
 
-    units: int = 250
+    units: int = 250  # of the LSTM
     classes: int = 100  # of the class-factored output; 0: a full softmax
     sees_remaining: bool = True  # whether the LSTM is told how many words are still to come
     init: float = 0.1  # parameters start uniform in +-init
     kind: Literal["lstm"] = "lstm"
     exchange: bool = False  # classes of words that behave alike, by bigram exchange on the training text
-    classes_file: str = ""  # lines `word class`; then `classes` plays no part
+    classes_file: PathName = ""  # lines `word class`; then `classes` plays no part
 
     def __post_init__(self) -> None:
         if self.units < 1 or self.classes < 0 or not self.init > 0:

@@ -29,16 +29,16 @@ class CNNSize:
     Dropout is on the pooled output of the bank, the widest layer (K*w channels), before the stack.
     """
 
-    embedding: int = 256  # d_e
-    projection: int = 128  # d_p
+    embedding: int = 256  # d_e: numbers that stand for a word
+    projection: int = 128  # d_p: to so many they are projected
     bank_width: int = 10  # K: filter widths 1..K
     bank_filters: int = 128  # w: filters of each width
-    pool_width: int = 2
-    stack_layers: int = 3  # n
-    stack_width: int = 3
-    stack_filters: int = 128  # d_s
+    pool_width: int = 2  # places of which max pooling takes the greatest value
+    stack_layers: int = 3  # n: layers above the bank
+    stack_width: int = 3  # of their filters
+    stack_filters: int = 128  # d_s: filters of each of them
     init: float = 0.1  # parameters start uniform in +-init
-    dropout: float = 0.0
+    dropout: float = 0.0  # on the pooled output of the bank
 
     def __post_init__(self) -> None:
         for name in ("embedding", "projection", "bank_width", "bank_filters", "pool_width"):

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import torch
 from torch import Generator, Tensor, nn
 
-from trflm.kinds import Start
+from trflm.kinds import PathName, Start
 from trflm.potentials.discrete.alternatives import find_alternatives
 from trflm.potentials.discrete.counting import count_features
 from trflm.potentials.discrete.features import Alphabet, Features, Found, Places
@@ -36,12 +36,12 @@ class DiscreteConfig:
     `min_counts`, from order 1 up: features that occur less often are left out; the last value holds for all orders above.
     """
 
-    features: str = "w+c+ws+cs+wsh+csh+tied"
+    features: str = "w+c+ws+cs+wsh+csh+tied"  # kinds of features (see potentials/discrete/patterns.py)
     order: int = MOST_SYMBOLS  # features of more symbols are left out
-    min_counts: tuple[int, ...] = (1,)
+    min_counts: tuple[int, ...] = (1,)  # how often a feature must occur, from order 1 up; the last holds for all above
     unigram: bool = True  # start as a unigram model; say false under a [reference], which is one or better
-    classes: int = 200  # of words, by bigram exchange on the training text
-    classes_file: str = ""  # lines `word class`; then `classes` plays no part
+    classes: int = 200  # so many classes of words, by bigram exchange on the training text
+    classes_file: PathName = ""  # lines `word class`; then `classes` plays no part
     rate: float = 1.0  # its weights are moved at so many times learner.lr (by Adagrad, see learning/adam.py)
     kind: Literal["discrete"] = "discrete"
 
