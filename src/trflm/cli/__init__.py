@@ -15,6 +15,7 @@ import tyro
 from trflm.cli.bench import bench
 from trflm.cli.calibrate import calibrate
 from trflm.cli.demo import demo
+from trflm.cli.doctor import doctor
 from trflm.cli.explain import explain
 from trflm.cli.nbest import nbest
 from trflm.cli.perplexity import perplexity
@@ -33,6 +34,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "score": score,
     "sample": sample,
     "explain": explain,
+    "doctor": doctor,
     "tune": tune,
     "rescore": rescore,
     "rescore-merge": merge,

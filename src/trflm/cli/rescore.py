@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from trflm.cli.doctor import warn
 from trflm.cli.lists import Lists, load_models, note
 from trflm.cli.options import BF16, Quiet, Threads, set_up
 from trflm.cli.wer import change_lines, comparison_line, rate_line
@@ -91,6 +92,9 @@ def rescore(
         raise InputError(f"{same[0]}: the weights were tuned on this very file; report on another set, or say --force")
     if same:
         note(f"{same[0]}: {TUNED_HERE}")
+    if not quiet:
+        free = rescorer is None and weights is None
+        warn(files, made.models, made.mapping, made.scorer.mapping, lists.acoustic_is_cost, may_map=free)
     references = None if ref is None else read_transcripts(ref)
     total = None
     if str(lists.nbest) != "-":
@@ -210,7 +214,7 @@ def result_lines(found: SecondPassResult, changes: int) -> list[str]:
         return []
     lines = [
         *(rate_line(name, figures) for name, figures in found.wer.items()),
-        f"rescored against first in the lists: {comparison_line(found.comparison)}",
+        f"rescored against first in the lists: {comparison_line(found.comparison, found.utterances)}",
         *change_lines(found.changed, changes),
     ]
     return [f"{found.warning}: {line}" for line in lines] if found.warning else lines
