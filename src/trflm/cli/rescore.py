@@ -36,6 +36,7 @@ def rescore(
     changes: int = 0,
     shard: Annotated[str, tyro.conf.arg(metavar="I/N")] = "1/1",
     resume: bool = False,
+    unchecked: bool = False,
     force: bool = False,
     seed: int = 0,
     bf16: BF16 = False,
@@ -63,6 +64,7 @@ def rescore(
         changes: With --ref, show the words that decided in this many of the most and least improved utterances.
         shard: Take every N-th list, beginning with the I-th.
         resume: Go on with the job in --out; start if there is none.
+        unchecked: Do not read all lists once before the first is scored; a fault is then found when it is reached.
         force: Report on the very set the weights were tuned on; every output is marked.
         seed: Of the bootstrap interval.
     """
@@ -97,7 +99,7 @@ def rescore(
         warn(files, made.models, made.mapping, made.scorer.mapping, lists.acoustic_is_cost, may_map=free)
     references = None if ref is None else read_transcripts(ref)
     total = None
-    if str(lists.nbest) != "-":
+    if str(lists.nbest) != "-" and not (unchecked and ref is None):
         names = [nbest.utterance for nbest in files.read()] if ref is not None else None
         if names is not None and references is not None:
             match_utterances(names, references, str(lists.nbest), str(ref))

@@ -116,7 +116,7 @@ def nbest(lattice: Lattice, n: int, lm_scale: float = 1.0, word_penalty: float =
         value = max(so_far + ahead[node] for node, (so_far, _, _) in state.items())
         heapq.heappush(heap, (-value, next(number), words, state, None))
 
-    push((), silent_closure({lattice.start: (0.0, 0.0, 0.0)}))
+    push((), {lattice.start: (0.0, 0.0, 0.0)})
     while heap and n > 0:
         _, _, words, state, found = heapq.heappop(heap)
         if found is not None:
@@ -126,7 +126,7 @@ def nbest(lattice: Lattice, n: int, lm_scale: float = 1.0, word_penalty: float =
         assert state is not None
         following: dict[str, State] = {}
         ending: tuple[float, Sentence] | None = None
-        for node, (so_far, acoustic, lm) in state.items():
+        for node, (so_far, acoustic, lm) in silent_closure(state).items():
             if node in lattice.finals:
                 more, more_lm = lattice.finals[node]
                 total = so_far + more + lm_scale * more_lm
@@ -141,4 +141,4 @@ def nbest(lattice: Lattice, n: int, lm_scale: float = 1.0, word_penalty: float =
         if ending is not None:
             heapq.heappush(heap, (-ending[0], next(number), words, None, ending[1]))
         for word, there in following.items():
-            push((*words, word), silent_closure(there))
+            push((*words, word), there)
