@@ -120,5 +120,5 @@ def test_the_format_is_read_strictly_and_written(example, tmp_path, monkeypatch)
     file.write_text("a\tnan\tit rose\n", encoding="utf-8")
     with pytest.raises(InputError, match="finite"):
         list(formats.read_lists(file, {}))
-    with pytest.raises(InputError, match="give one of espnet, jsonl, kaldi, mlm, srilm, tsv"):
+    with pytest.raises(InputError, match="give one of espnet, espnet2, hypr, jsonl, kaldi, mlm, nemo, srilm, tsv"):
         formats.format_named("csv")

@@ -9,6 +9,7 @@ import pytest
 import tyro
 from evaluation.toy_lm import UnigramLM
 
+from trflm.cli.doctor import doctor
 from trflm.cli.nbest import check, convert, oracle
 from trflm.cli.rescore import rescore
 from trflm.cli.tune import tune
@@ -157,7 +158,7 @@ def test_bad_input_leaves_nothing_behind(data: Path, change: list[str], message:
 def test_costs_taken_for_scores_are_noticed(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (data / "dev/ref").write_text("".join(f"u{u} it rows\n" for u in range(6)))
     run(tune, *lists(data / "dev")[:-1], "--ref", data / "dev/ref", "--lm", "good", "--out", data / "w.json", "--quiet")
-    assert "are they costs (--acoustic-is-cost)?" in capsys.readouterr().err
+    assert "the sign is wrong; say --acoustic-is-cost" in capsys.readouterr().err
 
 
 def test_wer(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,3 +198,49 @@ def test_nbest_check_convert_oracle(data: Path, capsys: pytest.CaptureFixture[st
     with pytest.raises(InputError, match="was already on line 1"):
         run(convert, "--nbest", data / "bad.txt", "--to", "kaldi", "--out", data / "never")
     assert not (data / "never").exists()
+
+
+def test_doctor_proposes_the_command_line_and_no_flag_that_is_set(
+    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = data / "dev"
+    upper = gzip.decompress((folder / "nbest.txt.gz").read_bytes()).decode().replace("it", "IT").replace("rows", "ROWS")
+    (folder / "upper.txt").write_text(upper.replace("rose", "ROSE"))
+    words = ["--nbest", folder / "upper.txt", "--acoustic", folder / "cost.txt", "--lm", "good"]
+    monkeypatch.setattr("sys.argv", ["trf", "doctor", *map(str, words)])
+    run(doctor, *words)
+    printed = capsys.readouterr().out
+    assert "good: does not know 100.0% of the words !" in printed
+    assert (
+        "WRONG: good does not know 100.0% of the words; with the mapping lower it would be 0.0%; say --mapping lower" in printed
+    )
+    assert f"use: trf tune --nbest {folder}/upper.txt" in printed
+    assert "--mapping lower --out RESCORER" in printed
+    run(doctor, *words, "--mapping", "lower")
+    assert "say --mapping" not in capsys.readouterr().out
+    (folder / "wrong").write_text("".join(f"u{u} it rows\n" for u in range(6)))
+    run(doctor, *lists(folder)[:-1], "--ref", folder / "wrong", "--lm", "good")
+    assert "the sign is wrong; say --acoustic-is-cost" in capsys.readouterr().out
+    (folder / "cost.txt").write_text(
+        "".join(line.replace(" ", " -") + "\n" for line in (folder / "cost.txt").read_text().splitlines())
+    )
+    run(doctor, *lists(folder), "--ref", folder / "wrong", "--lm", "good")
+    printed = capsys.readouterr().out
+    assert "the sign is wrong; these are no costs" in printed  # the flag is set already
+    assert "say --acoustic-is-cost" not in printed
+
+
+@pytest.mark.parametrize(
+    ("nbest", "ref", "message"),
+    [
+        ("u-1 thisisonelongline\nu-2 thisisonelonglime\n", "u thisisonelongline\n", "each line is one word"),
+        ("u-1 IT ROSE\n", "u it rose\n", "differ in case"),
+        ("u-1 it rose\n", "v it rose\n", "1 of 1 lists have no reference"),
+        ("u-1 it rose\n", "u it rose\n", "language models decide alone"),
+    ],
+)
+def test_doctor_sees(data: Path, capsys: pytest.CaptureFixture[str], nbest: str, ref: str, message: str) -> None:
+    (data / "n").write_text(nbest)
+    (data / "r").write_text(ref)
+    run(doctor, "--nbest", data / "n", "--ref", data / "r", "--lm", "good")
+    assert message in capsys.readouterr().out

@@ -18,6 +18,7 @@ import trflm
 from trflm.cli.bench import bench
 from trflm.cli.calibrate import calibrate
 from trflm.cli.demo import demo
+from trflm.cli.doctor import doctor
 from trflm.cli.explain import explain
 from trflm.cli.help import readable, short, subcommands
 from trflm.cli.nbest import nbest
@@ -39,6 +40,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "score": score,
     "sample": sample,
     "explain": explain,
+    "doctor": doctor,
     "tune": tune,
     "rescore": rescore,
     "rescore-merge": merge,

@@ -27,9 +27,13 @@ class Lists:
     nbest: Path
     """N-best lists: a file, .gz too, a directory, or - for stdin."""
     format: str = "auto"
-    """Of the lists: auto looks at their content; or kaldi, srilm, jsonl, espnet, mlm."""
+    """Of the lists: auto looks at their content; or kaldi, srilm, jsonl, espnet, espnet2, mlm, nemo, hypr."""
     acoustic: Path | None = None
     """Acoustic scores of a Kaldi archive (UTT-N value): natural-log likelihoods, higher is better."""
+    acoustic_name: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """Which of several scores inside the lists is the recogniser's."""
+    field: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ROLE=NAME")] = ()
+    """Names of fields in JSON: utterance=utt_id, hypotheses=nbest, text=..., reference=...; of NeMo's lists, depth=N."""
     acoustic_is_cost: bool = False
     """The acoustic scores are costs: lower is better."""
     score: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=FILE")] = ()
@@ -50,7 +54,13 @@ class Lists:
                 raise InputError(f"--score {item}: write NAME=FILE, each name once and none of nbest, acoustic, ref")
             scores[name] = Path(file)
         costs = (*((ACOUSTIC,) if self.acoustic_is_cost else ()), *self.cost)
-        return ListFiles(self.nbest, scores, costs, ref, self.format)
+        fields = {} if self.acoustic_name is None else {ACOUSTIC: self.acoustic_name}
+        for item in self.field:
+            role, equals, name = item.partition("=")
+            if not equals or role not in {"utterance", "hypotheses", "text", "reference", "depth"}:
+                raise InputError(f"--field {item}: write ROLE=NAME; roles are utterance, hypotheses, text, reference, depth")
+            fields[role] = name
+        return ListFiles(self.nbest, scores, costs, ref, self.format, fields)
 
 
 def note(text: str) -> None:

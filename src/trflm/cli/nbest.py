@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from trflm.cli.lists import Lists, note
+from trflm.cli.options import Quiet
 from trflm.cli.simulate import simulate
 from trflm.errors import InputError
 
@@ -92,11 +93,56 @@ def oracle(lists: Annotated[Lists, tyro.conf.arg(name="")], ref: Path, *, depth:
         print(f"oracle of {at}: WER {rate:.2%}  {result.errors[at]} / {result.words} words")
 
 
+def from_lattice(
+    files: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
+    *,
+    out: Path,
+    n: int = 1000,
+    lm_scale: float = 1.0,
+    word_penalty: float = 0.0,
+    words: Path | None = None,
+    quiet: Quiet = False,
+) -> None:
+    """The best distinct word strings of lattices (HTK SLF, Kaldi text; .gz too), exact, as JSON Lines with all scores.
+
+    Args:
+        files: Lattice files; an SLF file is named after its utterance.
+        out: The file of lists (.jsonl, .jsonl.gz), or -.
+        n: How many strings of each lattice.
+        lm_scale: Strings are ordered by acoustic + lm_scale * lm + word_penalty * words.
+        word_penalty: Added for every word (natural log).
+        words: Kaldi's words.txt, for lattices with numbers in the place of words.
+    """
+    from trflm.evaluation.formats import write_jsonl
+    from trflm.evaluation.lattice import nbest as best_of
+    from trflm.evaluation.lattice_files import read_lattices, read_words
+
+    if n < 1 or not files:
+        raise InputError("give lattice files, and --n of at least 1")
+    known = None if words is None else read_words(words)
+
+    def lists() -> "Iterator[NBestList]":
+        import numpy as np
+
+        from trflm.evaluation.nbest import ACOUSTIC, LM, NBestList
+
+        for file in files:
+            for lattice in read_lattices(file, known):
+                found = list(best_of(lattice, n, lm_scale, word_penalty))
+                scores = {ACOUSTIC: np.array([s.acoustic for s in found]), LM: np.array([s.lm for s in found])}
+                if not quiet:
+                    note(f"{lattice.utterance}: {len(lattice.arcs):,} arcs, {len(found):,} strings")
+                yield NBestList(lattice.utterance, [" ".join(s.words) for s in found], scores)
+
+    write_jsonl(lists(), out)
+
+
 def nbest(
     action: Annotated[
         Annotated[None, tyro.conf.subcommand("check", constructor=check)]
         | Annotated[None, tyro.conf.subcommand("convert", constructor=convert)]
         | Annotated[None, tyro.conf.subcommand("oracle", constructor=oracle)]
+        | Annotated[None, tyro.conf.subcommand("from-lattice", constructor=from_lattice)]
         | Annotated[None, tyro.conf.subcommand("simulate", constructor=simulate)],
         tyro.conf.arg(name=""),
     ],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from trflm.cli.doctor import warn
 from trflm.cli.lists import Lists, load_models, note
 from trflm.cli.options import BF16, Quiet, Threads, set_up
 from trflm.cli.wer import change_lines, comparison_line, rate_line
@@ -35,6 +36,7 @@ def rescore(
     changes: int = 0,
     shard: Annotated[str, tyro.conf.arg(metavar="I/N")] = "1/1",
     resume: bool = False,
+    unchecked: bool = False,
     force: bool = False,
     seed: int = 0,
     bf16: BF16 = False,
@@ -62,6 +64,7 @@ def rescore(
         changes: With --ref, show the words that decided in this many of the most and least improved utterances.
         shard: Take every N-th list, beginning with the I-th.
         resume: Go on with the job in --out; start if there is none.
+        unchecked: Do not read all lists once before the first is scored; a fault is then found when it is reached.
         force: Report on the very set the weights were tuned on; every output is marked.
         seed: Of the bootstrap interval.
     """
@@ -91,9 +94,12 @@ def rescore(
         raise InputError(f"{same[0]}: the weights were tuned on this very file; report on another set, or say --force")
     if same:
         note(f"{same[0]}: {TUNED_HERE}")
+    if not quiet:
+        free = rescorer is None and weights is None
+        warn(files, made.models, made.mapping, made.scorer.mapping, lists.acoustic_is_cost, may_map=free)
     references = None if ref is None else read_transcripts(ref)
     total = None
-    if str(lists.nbest) != "-":
+    if str(lists.nbest) != "-" and not (unchecked and ref is None):
         names = [nbest.utterance for nbest in files.read()] if ref is not None else None
         if names is not None and references is not None:
             match_utterances(names, references, str(lists.nbest), str(ref))

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import tyro
 
+from trflm.cli.doctor import warn
 from trflm.cli.lists import Lists, load_models, note, tell
 from trflm.cli.options import BF16, Quiet, Threads, set_up
 from trflm.cli.wer import rate_line
@@ -44,7 +45,7 @@ def tune(
     from trflm.evaluation.figures import figures
     from trflm.evaluation.second_pass.combine import score_table, silent
     from trflm.evaluation.second_pass.lists import read_set
-    from trflm.evaluation.second_pass.results import Baselines, costs_suspected, tune_weights
+    from trflm.evaluation.second_pass.results import Baselines, tune_weights
     from trflm.text.mapping import parse_mapping
 
     # Everything is looked at before anything is scored.
@@ -55,11 +56,7 @@ def tune(
     if folds and not 2 <= folds <= len(read.nbest):
         raise InputError(f"--folds {folds}: give between 2 and the {len(read.nbest)} utterances, or 0 for none")
     models = load_models(lm, bf16)
-    if costs_suspected(read):
-        note(
-            f"{lists.nbest}: the lowest acoustic scores lead to fewer errors than the highest; "
-            "are they costs (--acoustic-is-cost)?"
-        )
+    warn(lists.files(ref), models, mapping, read.mapping, lists.acoustic_is_cost)
 
     table = score_table(read, models, silent if quiet else tell)
     tuned = tune_weights(table, read, models, mapping, oov_penalty, folds, seed)

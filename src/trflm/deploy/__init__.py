@@ -2,4 +2,7 @@
 
 rescorer.py    the Rescorer: models, weights and text mapping; one list in, the order of its hypotheses out
 directory.py   its directory: models by content, weights, mapping, penalties, hashes
+stream.py      lists in, entries of a journal out, one after another; shards
+journal.py     what is done, line by line: what a killed job goes on from
+finish.py      from the journal to the results; the join of shards
 """

@@ -5,9 +5,13 @@ from pathlib import Path
 
 from trflm.errors import InputError
 from trflm.evaluation.formats.espnet import ESPNET, MLM, read_json, write_espnet, write_mlm
+from trflm.evaluation.formats.espnet2 import ESPNET2
 from trflm.evaluation.formats.format import Format, Opening
+from trflm.evaluation.formats.hypr import HYPR
 from trflm.evaluation.formats.jsonl import JSONL, read_jsonl, write_jsonl
 from trflm.evaluation.formats.kaldi import KALDI, read_kaldi, write_kaldi
+from trflm.evaluation.formats.named import with_acoustic
+from trflm.evaluation.formats.nemo import NEMO
 from trflm.evaluation.formats.srilm import SRILM, read_srilm, write_srilm
 from trflm.evaluation.nbest import ACOUSTIC, NBest, NBestList, Report, refuse
 
@@ -27,7 +31,10 @@ __all__ = [
 
 AUTO = "auto"
 FORMATS = (  # the first that matches the content reads it
+    ESPNET2,
     SRILM,
+    NEMO,
+    HYPR,
     ESPNET,
     MLM,
     JSONL,
@@ -55,6 +62,7 @@ def read_lists(
     costs: Iterable[str] = (),
     report: Report = refuse,
     format: str = AUTO,
+    fields: Mapping[str, str] | None = None,
 ) -> Iterator[NBestList]:
     """The lists of a file, one utterance at a time, in the format of this name or, by default, in the one that its content
     looks like. `scores` are the score files of a Kaldi archive, `costs` names the scores that are costs.
@@ -62,9 +70,22 @@ def read_lists(
     found = format_of(path) if format == AUTO else format_named(format)
     if scores and not found.score_files:
         raise InputError(f"{path}: this format has its scores inside; leave out {', '.join(map(str, scores.values()))}")
-    lists = found.read(path, scores, report)
+    fields = dict(fields or {})
+    acoustic = fields.get(ACOUSTIC)
+    if set(fields) - {ACOUSTIC} and found.read_with is None:
+        raise InputError(f"{path}: lists of the format {found.name} have no fields to name; leave out --field")
+    lists = found.read_with(path, report, fields) if found.read_with and fields else found.read(path, scores, report)
+    if acoustic is not None:
+        lists = (_renamed(nbest, acoustic) for nbest in lists)
     names = tuple(costs)
     return (nbest.negated(names) for nbest in lists) if names else lists
+
+
+def _renamed(nbest: NBestList, acoustic: str) -> NBestList:
+    if acoustic not in nbest.scores and ACOUSTIC not in nbest.scores:
+        known = ", ".join(nbest.scores) or "none"
+        raise InputError(f'utterance "{nbest.utterance}" has no score {acoustic!r}; it has {known}')
+    return with_acoustic(nbest, acoustic)
 
 
 def read_nbest(
@@ -74,8 +95,20 @@ def read_nbest(
     acoustic_is_cost: bool = False,
     scores: Mapping[str, Path | str] | None = None,
     costs: Iterable[str] = (),
+    format: str = AUTO,
+    fields: Mapping[str, str] | None = None,
 ) -> NBest:
-    """All lists of a file in memory: `read_nbest("nbest.txt", acoustic="ac.txt")`."""
+    """All lists of a file in memory: `read_nbest("nbest.txt", acoustic="ac.txt")`.
+
+    Args:
+        path: N-best lists; .gz is unpacked.
+        acoustic: The file of acoustic scores of a Kaldi archive: natural logs, higher is better.
+        acoustic_is_cost: The acoustic scores are costs: lower is better.
+        scores: Further score files of a Kaldi archive, by the name each gets.
+        costs: Names of further scores that are costs.
+        format: kaldi, srilm, jsonl, espnet, espnet2, mlm, nemo, hypr; auto looks at the content.
+        fields: Names of fields in JSON: {"utterance": "utt_id", "acoustic": "am_score"}.
+    """
     files = {} if acoustic is None else {ACOUSTIC: acoustic}
     negated = [ACOUSTIC, *costs] if acoustic_is_cost else costs
-    return NBest.collect(read_lists(path, {**files, **(scores or {})}, negated))
+    return NBest.collect(read_lists(path, {**files, **(scores or {})}, negated, refuse, format, fields))

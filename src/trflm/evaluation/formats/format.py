@@ -67,6 +67,9 @@ class Format:
     makes_directory: bool = False  # `write` is given a directory
     score_files: bool = False  # scores lie in files beside the lists, not inside
     holds_references: bool = True
+    read_with: "Callable[[Path | str, Report, Mapping[str, str] | None], Iterator[NBestList]] | None" = (
+        None  # told what --field says
+    )
 
 
 def read_only(lists: Iterable[NBestList], path: Path) -> None:

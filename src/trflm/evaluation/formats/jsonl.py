@@ -2,15 +2,16 @@
 
     {"utterance": "440c0201", "reference": "it rose", "hypotheses": [{"text": "it rose", "scores": {"acoustic": -10.5}}]}
 
-`reference` may be missing. Scores are natural logs, higher is better.
+`reference` may be missing. Other names of fields are understood, or given (`named`). Scores are natural logs, higher is better.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from trflm.evaluation.formats.format import Format, Opening, scores_inside
+from trflm.evaluation.formats.named import read_record
 from trflm.evaluation.formats.records import NotJsonError, assemble, parse_json
 from trflm.evaluation.formats.seen import Seen
 from trflm.evaluation.nbest import Finding, Kind, NBestList, Report, refuse
@@ -20,8 +21,8 @@ from trflm.files.writer import write_text
 KEYS = {"utterance", "reference", "hypotheses"}
 
 
-def read_jsonl(path: Path | str, report: Report = refuse) -> Iterator[NBestList]:
-    """The lists in order."""
+def read_jsonl(path: Path | str, report: Report = refuse, fields: Mapping[str, str] | None = None) -> Iterator[NBestList]:
+    """The lists in order. Records with other fields than ours are read by `named`."""
     seen = Seen()
     for line in read_lines(path):
         where = f"{path}:{line.number}"
@@ -29,6 +30,15 @@ def read_jsonl(path: Path | str, report: Report = refuse) -> Iterator[NBestList]
             record = parse_json(line.text)
         except NotJsonError as error:
             report(Finding(Kind.SYNTAX, where, f"not JSON: {error}; write one object a line"))
+            continue
+        if fields or not _is_ours(record):
+            nbest = read_record(where, record, fields or {}, report)
+            if nbest is not None and (first := seen.line_of(nbest.utterance)) is not None:
+                problem = f'utterance "{nbest.utterance}" was already on line {first}; remove one'
+                report(Finding(Kind.DUPLICATE, where, problem))
+            elif nbest is not None:
+                seen.add(nbest.utterance, line.number)
+                yield nbest
             continue
         problem = _fault(record)
         if problem is None and (first := seen.line_of(record["utterance"])) is not None:
@@ -55,6 +65,14 @@ def to_json(nbest: NBestList) -> str:
     return json.dumps(nbest.to_record(), ensure_ascii=False) + "\n"
 
 
+def _is_ours(record: Any) -> bool:
+    """Whether the record has our fields, and a score lies within `scores`."""
+    if not isinstance(record, dict) or "utterance" not in record or "hypotheses" not in record:
+        return False
+    first = (record["hypotheses"] or [None])[0] if isinstance(record["hypotheses"], list) else None
+    return record.keys() <= KEYS and (first is None or (isinstance(first, dict) and "scores" in first))
+
+
 def _fault(record: Any) -> str | None:
     if not isinstance(record, dict) or not isinstance(record.get("utterance"), str):
         return 'there is no "utterance"; write {"utterance": NAME, "hypotheses": [...]}'
@@ -67,4 +85,4 @@ def _looks(opening: Opening) -> bool:
     return opening.first.startswith("{") or opening.path.suffix == ".jsonl"
 
 
-JSONL = Format("jsonl", _looks, scores_inside(read_jsonl), write_jsonl)
+JSONL = Format("jsonl", _looks, scores_inside(read_jsonl), write_jsonl, read_with=read_jsonl)

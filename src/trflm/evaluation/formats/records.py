@@ -143,6 +143,21 @@ def members(path: Path | str, inside: str) -> Iterator[Member]:
         raise InputError(f"{path}:{scanner.line}: {rest!r} follows the end of the object; remove it")
 
 
+def elements(path: Path | str) -> Iterator[tuple[int, Any]]:
+    """(line, value) of each element of the one array in a JSON file, read bit by bit as `members` does."""
+    scanner = _Scanner(path)
+    scanner.expect("[")
+    while scanner.peek() not in ("]", ""):
+        line = scanner.line
+        yield line, scanner.value("an element")
+        if scanner.peek() != ",":
+            break
+        scanner.expect(",")
+    scanner.expect("]")
+    if rest := scanner.peek():
+        raise InputError(f"{path}:{scanner.line}: {rest!r} follows the end of the array; remove it")
+
+
 class _Scanner:
     """A cursor over a JSON file that holds only what is being parsed."""
 

@@ -19,6 +19,7 @@ class ListFiles:
     costs: tuple[str, ...] = ()  # the scores that are costs
     ref: Path | None = None  # what was said
     format: str = AUTO
+    fields: Mapping[str, str] = field(default_factory=dict)  # names of fields in JSON
 
     @cached_property
     def contents(self) -> dict[str, FileContent]:
@@ -28,4 +29,4 @@ class ListFiles:
 
     def read(self, report: Report = refuse) -> Iterator[NBestList]:
         """The lists, one utterance at a time."""
-        return read_lists(self.nbest, self.scores, self.costs, report, self.format)
+        return read_lists(self.nbest, self.scores, self.costs, report, self.format, self.fields)

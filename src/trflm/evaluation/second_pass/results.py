@@ -117,11 +117,3 @@ def tune_weights(
     if folds:
         validated = CrossValidation(folds, rate(cross_validate(table, lists.references, folds, oov_penalty).chosen_U))
     return TunedWeights(weights, mapping, dev, lists.files, tuned.scale_curve, validated)
-
-
-def costs_suspected(lists: ListSet) -> bool:
-    """Whether the lowest acoustic scores lead to fewer errors than the highest."""
-    errors_H = nbest_errors(lists.nbest, lists.references)
-    acoustic_H = lists.nbest.scores[ACOUSTIC]
-    highest, lowest = (errors_H[lists.nbest.best(score_H)].sum() for score_H in (acoustic_H, -acoustic_H))
-    return bool(highest > lowest)
