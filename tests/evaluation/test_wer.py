@@ -121,6 +121,8 @@ def test_comparison_finds_a_difference_and_none_where_there_is_none() -> None:
     better = compare(a, b)
     assert better.difference == pytest.approx(b.rate - a.rate)
     assert better.interval.low < better.difference < better.interval.high < 0
+    assert better.p_bootstrap is not None
+    assert better.p_matched_pairs is not None
     assert better.p_bootstrap < 0.001
     assert better.p_matched_pairs < 0.001
     worse = compare(b, a)
