@@ -146,7 +146,6 @@ def test_a_scale_without_tuning_and_a_first_pass_score(data: Path, capsys: pytes
         (["--scale", "1", "--lm", "score:z"], "has no score 'z'"),
         (["--weights", "no.json"], "no.json: cannot be read"),
         (["--scale", "1", "--ref", "no.txt"], "no.txt: cannot be read"),
-        (["--scale", "1", "--changes", "1"], "--changes needs --ref"),
     ],
 )
 def test_bad_input_leaves_nothing_behind(data: Path, change: list[str], message: str) -> None:
@@ -244,3 +243,33 @@ def test_doctor_sees(data: Path, capsys: pytest.CaptureFixture[str], nbest: str,
     (data / "r").write_text(ref)
     run(doctor, "--nbest", data / "n", "--ref", data / "r", "--lm", "good")
     assert message in capsys.readouterr().out
+
+
+def test_references_inside_the_lists_are_enough(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same figures as with --ref; a list without one is named."""
+    for name in ("dev", "test"):
+        said = dict(line.split(maxsplit=1) for line in (data / name / "ref").read_text().splitlines())
+        run(convert, *lists(data / name), "--to", "jsonl", "--out", data / f"{name}.jsonl")
+        rows = [json.loads(line) for line in (data / f"{name}.jsonl").read_text().splitlines()]
+        text = "".join(json.dumps({**row, "reference": said[row["utterance"]]}) + "\n" for row in rows)
+        (data / f"{name}.jsonl").write_text(text)
+    capsys.readouterr()
+    run(tune, "--nbest", data / "dev.jsonl", "--lm", "good", "--out", data / "inside.json", "--quiet")
+    inside = capsys.readouterr().out
+    run(tune, *lists(data / "dev"), "--ref", data / "dev/ref", "--lm", "good", "--out", data / "beside.json", "--quiet")
+    assert inside.splitlines()[:3] == capsys.readouterr().out.splitlines()[:3]
+    run(
+        rescore,
+        "--nbest",
+        data / "test.jsonl",
+        "--lm",
+        "good",
+        "--weights",
+        data / "inside.json",
+        "--out",
+        data / "out",
+        "--quiet",
+    )
+    assert "rescored: WER 0.00%" in capsys.readouterr().out
+    with pytest.raises(InputError, match="6 of 6 utterances carry no reference, u0 is the first; say what was said by --ref"):
+        run(tune, *lists(data / "dev"), "--lm", "good", "--out", data / "none.json")

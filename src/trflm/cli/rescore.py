@@ -56,12 +56,12 @@ def rescore(
         lm: Without --rescorer: a model (run directory, ARPA file), or score:NAME for a score that the lists carry. Repeatable.
         scale: With --lm: weight of the language models, shared equally by several. Or give --weights.
         weights: With --lm: what `trf tune --out FILE.json` wrote. Models are known by their content.
-        ref: What was said; with it word error rates are reported.
+        ref: What was said; with it, or if the lists carry it, word error rates are reported.
         word_penalty: With --scale: added for every word (natural log).
         oov_penalty: With --scale: taken off for every word unknown to a model; each model's own default if not given.
         mapping: With --scale: how recognised words become the models' words: none, ptb, lower,clitics,table=FILE, ...
         scores: Also write every hypothesis with all its scores.
-        changes: With --ref, show the words that decided in this many of the most and least improved utterances.
+        changes: With references, show the words that decided in this many of the most and least improved utterances.
         shard: Take every N-th list, beginning with the I-th.
         resume: Go on with the job in --out; start if there is none.
         unchecked: Do not read all lists once before the first is scored; a fault is then found when it is reached.
@@ -78,8 +78,6 @@ def rescore(
 
     # Everything is looked at before anything is scored.
     to_stdout, part = str(out) == "-", Shard.parse(shard)
-    if changes and ref is None:
-        raise InputError("--changes needs --ref to count errors with")
     if to_stdout and (ref is not None or resume):
         raise InputError("--out - writes no files: leave out --ref and --resume, or give a directory")
     if not to_stdout and out.exists() and not resume and any(out.iterdir() if out.is_dir() else [out]):

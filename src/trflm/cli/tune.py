@@ -15,10 +15,10 @@ from trflm.errors import InputError
 
 def tune(
     lists: Annotated[Lists, tyro.conf.arg(name="")],
-    ref: Path,
     lm: tyro.conf.UseAppendAction[list[str]],
     out: Path,
     *,
+    ref: Path | None = None,
     mapping: str = "none",
     oov_penalty: float | None = None,
     folds: int = 0,
@@ -32,7 +32,7 @@ def tune(
     score = acoustic + scale * sum_k weight_k * (LM_k - OOV penalty * OOV words) + word penalty * words
 
     Args:
-        ref: What was said, lines `UTT word word ...`.
+        ref: What was said, lines `UTT word word ...`; not needed if the lists carry it.
         lm: A model (run directory, saved model, ARPA file), or score:NAME for a score that the lists carry. Repeatable.
         out: A new directory for `trf rescore --rescorer`: models, weights, mapping. FILE.json: the weights alone.
         mapping: How recognised words become the models' words: none, ptb, or steps such as lower,clitics,table=FILE.
@@ -53,6 +53,11 @@ def tune(
     if not out.absolute().parent.is_dir() or (out.exists() and (not weights_only or out.is_dir())):
         raise InputError(f"{out}: cannot be written; give a new name in a directory that exists")
     read = read_set(lists.files(ref), parse_mapping(mapping))
+    if missing := [name for name in read.nbest.utterances if name not in read.references]:
+        raise InputError(
+            f"{lists.nbest}: {len(missing)} of {len(read.nbest)} utterances carry no reference, {missing[0]} is the first; "
+            "say what was said by --ref"
+        )
     if folds and not 2 <= folds <= len(read.nbest):
         raise InputError(f"--folds {folds}: give between 2 and the {len(read.nbest)} utterances, or 0 for none")
     models = load_models(lm, bf16)

@@ -83,12 +83,13 @@ def to_entry(scored: ScoredList, references: Mapping[str, str] | None, scores: b
     }
     if scores:
         entry["record"] = with_scores(scored).to_record()
-    if references is not None:
-        if nbest.utterance not in references:
-            raise InputError(f'utterance "{nbest.utterance}" has no reference; add it, or leave out --ref')
-        errors_K = word_errors(references[nbest.utterance], nbest.texts)
+    if references is not None and nbest.utterance not in references:
+        raise InputError(f'utterance "{nbest.utterance}" has no reference; add it, or leave out --ref')
+    reference = nbest.reference if references is None else references[nbest.utterance]
+    if reference is not None:
+        errors_K = word_errors(reference, nbest.texts)
         entry |= {
-            "reference": references[nbest.utterance],
+            "reference": reference,
             "first": nbest.texts[0],
             "oracle": nbest.texts[int(errors_K.argmin())],
         }

@@ -35,9 +35,10 @@ class ListSet:
 
 
 def read_set(files: ListFiles, mapping: TextMapping = ()) -> ListSet:
-    """Read strictly. With a reference file every utterance has a list and a reference, or it is an InputError."""
-    references = {} if files.ref is None else read_transcripts(files.ref)
+    """Read strictly. With a reference file every utterance has a list and a reference, or it is an InputError; without one
+    references are those that the lists carry."""
     nbest = NBest.collect(files.read())
+    references = nbest.references if files.ref is None else read_transcripts(files.ref)
     if files.ref is not None:
         match_utterances(nbest.utterances, references, str(files.nbest), str(files.ref))
     return ListSet(nbest, mapping, references, files.contents)
