@@ -10,6 +10,7 @@ Names are read from the source without importing it. What a name in backticks ma
 
 import ast
 import builtins
+import json
 import re
 import runpy
 from collections.abc import Iterator
@@ -177,3 +178,10 @@ def test_a_wrong_name_is_found(wrong: str):
 @pytest.mark.parametrize("right", ["CNN.contributions", "CNN._bank", "TRF.log_prob", "text/lengths.py: empirical_pi", "--init"])
 def test_a_right_name_is_none(right: str):
     assert not wrong_names(right, package())
+
+
+def test_the_table_of_perplexities_has_the_figures_of_its_file():
+    text = (ROOT / "docs/math.md").read_text()
+    for row in json.loads((ROOT / "docs/results/perplexity.json").read_text())["fields"]:
+        figures = " | ".join(f"{row[name]:.1f}" for name in ("own", "low", "high"))
+        assert f"| {row['field']} | {figures} | {row['how']}; {row['minutes']:.1f} |" in text
