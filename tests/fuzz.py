@@ -2,7 +2,7 @@
 message, never with a traceback.
 
     python -m tests.fuzz --minutes 30            # as long as you like; prints what did not hold
-    python -m tests.fuzz --case results.json:417 # one of them again, in full
+    python -m tests.fuzz --case results/results.json:417 # one of them again, in full
 """
 
 import argparse

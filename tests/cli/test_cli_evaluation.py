@@ -146,6 +146,7 @@ def test_a_scale_without_tuning_and_a_first_pass_score(data: Path, capsys: pytes
         (["--scale", "1", "--lm", "score:z"], "has no score 'z'"),
         (["--weights", "no.json"], "no.json: cannot be read"),
         (["--scale", "1", "--ref", "no.txt"], "no.txt: cannot be read"),
+        (["--scale", "1", "--changes", "1"], "--changes needs to know what was said: give --ref"),
     ],
 )
 def test_bad_input_leaves_nothing_behind(data: Path, change: list[str], message: str) -> None:

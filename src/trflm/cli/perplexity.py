@@ -78,7 +78,7 @@ def perplexity(
         effort,
         watch,
         say,
-        None if check == "none" else by_kind(check),
+        None if check == "none" else by_kind(check, "--check"),
     )
     row = {**(exact_rows(found) if lm.normalised else field_rows(found)), "unk": corpus.unknown_words}
     if as_json:

@@ -86,6 +86,8 @@ def rescore(
         note(f"{out}: finished before; nothing to do")
         return
     files = lists.files(ref)
+    if changes and ref is None and (str(lists.nbest) == "-" or next(files.read()).reference is None):
+        raise InputError("--changes needs to know what was said: give --ref, or lists that carry it")
     made = the_rescorer(rescorer, lm, scale, weights, word_penalty, oov_penalty, mapping, bf16)
     same = made.tuned.same_content(files.contents) if made.tuned is not None else []
     if same and not force:

@@ -2,7 +2,7 @@
 but for logs that grow (`open_to_append`).
 
 What is being written lies beside its destination under a name of its own and is renamed when it is whole, so an interrupted
-command never leaves half a result that looks like a result. Nothing is ever written through a link.
+command never leaves half a result that looks like a result. No file is ever written through a link.
 """
 
 import gzip

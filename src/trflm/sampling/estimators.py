@@ -15,9 +15,9 @@ ESTIMATORS = (
 )
 
 
-def by_kind(kind: str) -> EstimatorConfig:
-    """The one of this name, as it comes."""
+def by_kind(kind: str, option: str = "--method") -> EstimatorConfig:
+    """The one of this name, as it comes; `option` is what the user gave the name by."""
     known = {get_args(get_type_hints(config)["kind"])[0]: config for config in ESTIMATORS}
     if kind not in known:
-        raise InputError(f"--method {kind}: give one of {', '.join(known)}")
+        raise InputError(f"{option} {kind}: give one of {', '.join(known)}")
     return known[kind]()
