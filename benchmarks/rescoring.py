@@ -1,5 +1,5 @@
 """Scoring a 1000-best list: the engine with one and ten snapshots, plain conv1d, LSTMs at their best and unbatched, KN5; and
-the engine with a discrete field.
+the engine with a BLSTM field and with a discrete one.
 
 In each round every side scores the same list, the shortest sides three times; the next round takes the next list. All
 models have the paper's sizes and random weights, 10,000 words. Every call starts cold: nothing is kept from list to list.
@@ -22,6 +22,7 @@ from trflm.field.engine import Engine
 from trflm.field.trf import TRF
 from trflm.lms.lstm import LARGE, LSTM, MEDIUM, SMALL, LSTMConfig
 from trflm.lms.ngram import kneser_ney
+from trflm.potentials.blstm import BLSTM, BLSTMConfig
 from trflm.potentials.cnn.model import CNN, CNNConfig
 from trflm.potentials.cnn.plain import plain_phi
 from trflm.potentials.cnn.score import window_shape
@@ -51,6 +52,7 @@ def main() -> None:
         "engine, 1 snapshot, 200,000 words": enlarged(engine(random_fields(made_up_vocab(LARGE_VOCABULARY), 1))),
         "engine, 10 snapshots": engine(fields),
         "plain conv1d": lambda batch: plain(fields[0], batch),
+        "BLSTM field": engine([blstm_field(lists.vocab)]),
         "LSTM 2x200": lstm(lists.vocab, SMALL),
         "LSTM 2x650": lstm(lists.vocab, MEDIUM),
         "LSTM 2x1500": lstm(lists.vocab, LARGE),
@@ -83,6 +85,14 @@ def random_fields(vocab: Vocab, n: int) -> list[TRF]:
     for field in fields:
         field.remember_log_Z1(0.0)
     return fields
+
+
+def blstm_field(vocab: Vocab) -> TRF:
+    """Of the size of recipes/ptb/trf-blstm-start.toml."""
+    potential = BLSTM(BLSTMConfig(embedding=256, units=256), len(vocab), torch.Generator().manual_seed(0))
+    field = TRF(vocab, potential, torch.full((101,), 0.01, dtype=torch.float64))
+    field.remember_log_Z1(0.0)
+    return field
 
 
 def discrete_field(lists: Lists) -> TRF:

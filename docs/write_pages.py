@@ -93,6 +93,8 @@ def documented(name: str, thing: Any, level: str = "##") -> Iterator[str]:
 def signature(name: str, function: Any) -> Iterator[str]:
     """The call in a block of code, without the modules of its types."""
     shown = str(inspect.signature(function, eval_str=False)).replace("(self, ", "(").replace("(self)", "()")
+    shown = re.sub(r"(?:typing\.)?Annotated\[(\w+), Range\([^)]*\)\]", r"\1", shown)  # ranges are told by the errors
+    shown = re.sub(r"(?:typing\.)?Optional\[(\w+)\]", r"\1 | None", shown)
     shown = re.sub(r"<function <lambda> at \w+>", "...", shown)
     shown = re.sub(r"= '(\w*)'", r'= "\1"', re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])", "", shown)).replace("'", "")
     yield from ("```python", f"{name}{shown}", "```", "")

@@ -72,7 +72,7 @@ def test_the_learner_learns_and_resumes_bit_for_bit(example, tmp_path, monkeypat
     monkeypatch.setattr(learning, "FIELD_LEARNERS", (*learning.FIELD_LEARNERS, ranking.RankingConfig))
     recipe = recipe_of(tmp_path, model=BLSTM, learner={"kind": "ranking", "batch": 6, "lr": 0.05})
     data = recipe.data.read()
-    text = data.train.sentences
+    text = data.train.sentences.whole()
 
     whole = list(training(recipe.build(data, fresh=True), text, epochs=10, seed=1))
     assert whole[-1].dev is not None
@@ -120,5 +120,5 @@ def test_the_format_is_read_strictly_and_written(example, tmp_path, monkeypatch)
     file.write_text("a\tnan\tit rose\n", encoding="utf-8")
     with pytest.raises(InputError, match="finite"):
         list(formats.read_lists(file, {}))
-    with pytest.raises(InputError, match="give one of espnet, espnet2, hypr, jsonl, kaldi, mlm, nemo, srilm, tsv"):
+    with pytest.raises(InputError, match="give one of espnet, espnet2, hypr, jsonl, kaldi, mlm, nemo, parquet, srilm, tsv"):
         formats.format_named("csv")

@@ -10,6 +10,7 @@ Names are read from the source without importing it. What a name in backticks ma
 
 import ast
 import builtins
+import importlib
 import json
 import re
 import runpy
@@ -185,3 +186,32 @@ def test_the_table_of_perplexities_has_the_figures_of_its_file():
     for row in json.loads((ROOT / "docs/results/perplexity.json").read_text())["fields"]:
         figures = " | ".join(f"{row[name]:.1f}" for name in ("own", "low", "high"))
         assert f"| {row['field']} | {figures} | {row['how']}; {row['minutes']:.1f} |" in text
+
+
+def test_what_shows_results_is_made_from_their_files():
+    for path, page in runpy.run_path(str(ROOT / "docs" / "write_results.py"))["PAGES"].items():
+        assert path.read_text(encoding="utf-8") == page(), f"{path.name} is not up to date: make results"
+
+
+def test_rows_of_a_table_take_the_place_of_those_with_their_names():
+    collected = runpy.run_path(str(ROOT / "docs" / "collect_results.py"))["collected"]
+    kept = {"about": "a table", "references": {}, "rows": [{"name": "a", "wer": 1}, {"name": "b", "wer": 2}]}
+    rows = [
+        {"name": "a", "status": "done", "wer": 3, "curves": {}},
+        {"name": "b", "status": "not available"},
+        {"name": "c", "status": "done", "wer": 4},
+    ]
+    table = collected(kept, {"seed": 7, "made": {"commit": "abc"}, "references": {"oracle": 5}, "rows": rows})
+    made = {"seed": 7, "made": {"commit": "abc"}}
+    assert table["rows"] == [{"name": "a", "wer": 3, **made}, {"name": "b", "wer": 2}, {"name": "c", "wer": 4, **made}]
+    assert table["references"] == {"oracle": 5}
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path):
+    build = pytest.importorskip("mkdocs.commands.build", reason="mkdocs (extra docs) is not installed")
+    config = importlib.import_module("mkdocs.config").load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path), strict=True)
+    build.build(config)
+    assert "random field" in (tmp_path / "index.html").read_text(encoding="utf-8")
+    for page in tmp_path.rglob("*.html"):
+        fetched = re.findall(r'(?:src|<link[^>]*href)="(https?://[^"]+)"', page.read_text(encoding="utf-8"))
+        assert not fetched, f"{page.name} fetches {fetched}"

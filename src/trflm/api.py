@@ -16,18 +16,20 @@ from trflm.experiment.recipe import read_recipe
 from trflm.experiment.run import run_recipe
 from trflm.experiment.store import load_model
 from trflm.language_model import LanguageModel
+from trflm.ranges import Weight, bounded
 from trflm.text.mapping import parse_mapping
 
 Transcripts = Mapping[str, str] | Path | str
 
 
+@bounded
 def tune(
     nbest: NBest,
     references: Transcripts,
     lms: Sequence[LanguageModel | Path | str] | LanguageModel | Path | str,
     *,
     mapping: str = "none",
-    oov_penalty: float | None = None,
+    oov_penalty: Weight | None = None,
 ) -> Rescorer:
     """Find the weights of fewest word errors on a development set.
 

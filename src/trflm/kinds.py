@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import torch
 
-from trflm.text import Batch, Vocab
+from trflm.text import Text, Vocab
 
 KINDS = "kinds"  # the key in a field's metadata
 PATH = "a path"
@@ -37,7 +37,7 @@ class Start:
     a start needs is computed, and there may be no text."""
 
     vocab: Vocab
-    text: Batch | None = None
+    text: Text | None = None
     rng: torch.Generator | None = None
     seed: int = 0
     fresh: bool = False

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from trflm.ranges import Amount, Count, Seed
 from trflm.text import Batch, Vocab
 
 
@@ -64,7 +65,7 @@ class LanguageModel(Protocol):
         """log_prob, split over the words."""
         ...
 
-    def sample(self, n: int, *, seed: int = 1, length: int | None = None, burn_in: int = 50) -> list[str]:
+    def sample(self, n: Amount, *, seed: Seed = 1, length: Count | None = None, burn_in: Amount = 50) -> list[str]:
         """n independent sentences, all of `length` words if it is given; the same seed gives the same sentences. `burn_in`
         is how many sweeps a model that is sampled by Markov chains takes before each; others draw exactly."""
         ...

@@ -30,7 +30,7 @@ def run(command: Callable[..., None], *arguments: object) -> None:
 
 @pytest.fixture(autouse=True)
 def models(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trflm.experiment.store.load_model", lambda path, bf16=False: MODELS[str(path)])
+    monkeypatch.setattr("trflm.experiment.store.load_model", lambda path, bf16=False, device="cpu": MODELS[str(path)])
 
 
 @pytest.fixture
@@ -244,6 +244,43 @@ def test_doctor_sees(data: Path, capsys: pytest.CaptureFixture[str], nbest: str,
     (data / "r").write_text(ref)
     run(doctor, "--nbest", data / "n", "--ref", data / "r", "--lm", "good")
     assert message in capsys.readouterr().out
+
+
+def test_doctor_judges_a_sign_by_references_it_can_use_and_says_how_sure_it_is(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Six lists of six are sure, one of one is a hint; references in other letters say nothing; without references the order of
+    many lists hints at costs."""
+    folder = data / "dev"
+    scores = lists(folder)[:-1]
+    (folder / "wrong").write_text("".join(f"u{u} it rows\n" for u in range(6)))
+    run(doctor, *scores, "--ref", folder / "wrong", "--lm", "good")
+    assert "WRONG: the highest acoustic scores have 6 word errors, the lowest 0: the sign is wrong" in capsys.readouterr().out
+    (folder / "one").write_text("u0 it rows\n" + "".join(f"u{u} it it\n" for u in range(1, 6)))
+    run(doctor, *scores, "--ref", folder / "one", "--lm", "good")
+    assert (
+        "note: the highest acoustic scores have 6 word errors, the lowest 5: the sign may be wrong" in capsys.readouterr().out
+    )
+    (folder / "upper").write_text("".join(f"u{u} IT ROWS\n" for u in range(6)))
+    run(doctor, *scores, "--ref", folder / "upper", "--lm", "good")
+    assert "differ in case" in (printed := capsys.readouterr().out)
+    assert "word errors" not in printed
+    (folder / "many").write_text("".join(f"v{u}-1 it rose\nv{u}-2 it rows\n" for u in range(40)))
+    (folder / "costs").write_text("".join(f"v{u}-1 {u}\nv{u}-2 {u + (1 if u % 4 else -1)}\n" for u in range(40)))
+    many = ["--nbest", folder / "many", "--acoustic", folder / "costs", "--lm", "good"]
+    run(doctor, *many)
+    assert "in 30 of 40 lists the later hypotheses have the higher acoustic scores" in capsys.readouterr().out
+    run(doctor, *many, "--acoustic-is-cost")
+    assert "may be wrong" not in capsys.readouterr().out
+
+
+def test_a_mapping_that_hardly_helps_is_not_proposed(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (data / "n").write_text("u-1 it's rose\n")
+    run(doctor, "--nbest", data / "n", "--lm", "good")
+    assert "would be 33.3%; say --mapping clitics" in capsys.readouterr().out
+    (data / "n").write_text("".join(f"u{u}-1 thisisonelongline{u}\n" for u in range(40)) + "v-1 it's\n")
+    run(doctor, "--nbest", data / "n", "--lm", "good")
+    assert "--mapping" not in capsys.readouterr().out
 
 
 def test_references_inside_the_lists_are_enough(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ import random
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,14 @@ import tyro
 from commands import trf
 from deploy.tiny_models import model, some_lists
 
-from trflm.cli.rescore import merge, rescore
+from trflm.cli.doctor import watched
+from trflm.cli.rescore import Coming, merge, rescore
 from trflm.deploy.journal import Journal, to_line
 from trflm.deploy.rescorer import Rescorer
 from trflm.deploy.stream import Shard
 from trflm.errors import InputError
-from trflm.evaluation.formats import write_jsonl
+from trflm.evaluation.formats import read_lists, write_jsonl
+from trflm.evaluation.formats.jsonl import to_json
 from trflm.files import writer
 
 COUNT = 30
@@ -160,6 +163,65 @@ def test_a_job_is_not_mixed_with_another(place: Path, tmp_path: Path) -> None:
 def test_a_wrong_shard_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="write i/n"):
         Shard.parse(text)
+
+
+def test_a_fault_further_on_costs_only_itself(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was done is kept, and when the fault is mended the job goes on: the bytes of one that never met it. A list that was
+    done and has changed is noticed. `--check` finds the fault before anything is scored."""
+    monkeypatch.setattr("trflm.evaluation.doctor.LOOKED_AT", 4)
+    monkeypatch.setattr("trflm.deploy.rescorer.AT_ONCE", 2)
+    lines = (place / "lists.jsonl").read_text().splitlines(keepends=True)
+    here, out = tmp_path / "lists.jsonl", tmp_path / "out"
+    arguments = ["--rescorer", place / "r", "--nbest", here, "--scores", "--threads", 1, "--out"]
+    here.write_text("".join([*lines[:20], "{\n", *lines[20:]]))
+    with pytest.raises(InputError, match=r"lists.jsonl:21: not JSON"):
+        run(rescore, *arguments, out, "--check")
+    assert not out.exists()
+    with pytest.raises(InputError, match=r"lists.jsonl:21: not JSON"):
+        run(rescore, *arguments, out)
+    assert "20 utterances are done and kept; mend what is wrong and go on with --resume" in capsys.readouterr().err
+    here.write_text("".join([*lines[:3], lines[3].replace("-", "-1", 1), *lines[4:]]))
+    with pytest.raises(InputError, match='has "utt003" with other hypotheses, scores or reference than come now'):
+        run(rescore, *arguments, out, "--resume")
+    here.write_text("".join(lines))
+    run(rescore, *arguments, out, "--resume")
+    run(rescore, *arguments, tmp_path / "undisturbed")
+    assert files(out) == files(tmp_path / "undisturbed")
+    assert (out / "best.txt").read_bytes() == (place / "whole/best.txt").read_bytes()
+
+
+def test_what_looks_wrong_in_a_pipe_is_told_without_keeping_a_list_back(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[int] = []
+    passed = watched(some_lists(12), lambda some: told.append(len(list(some))), 5)
+    for _ in range(5):
+        next(passed)
+        assert told == []
+    assert len(list(passed)) == 7
+    assert told == [5]
+    lists = "".join(to_json(replace(nbest, texts=["zzz"] * len(nbest))) for nbest in some_lists(3))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(lists.encode()))))  # pyright: ignore
+    with pytest.raises(InputError, match="--check reads the lists twice"):
+        run(rescore, "--rescorer", place / "r", "--nbest", "-", "--out", "-", "--check")
+    run(rescore, "--rescorer", place / "r", "--nbest", "-", "--out", "-")
+    assert "WARNING: -: cnn does not know 100.0% of the words" in capsys.readouterr().err
+
+
+def test_how_many_lists_there_will_be_is_told_from_the_share_of_the_file_that_was_read(tmp_path: Path) -> None:
+    lists = tmp_path / "lists.jsonl"
+    write_jsonl((replace(nbest, utterance=f"u{u}") for u in range(700) for nbest in some_lists(1)), lists)
+    coming = Coming(read_lists(lists, {}), lists)
+    assert coming.total() is None
+    reading = iter(coming)
+    for _ in range(350):
+        next(reading)
+    assert coming.total() == pytest.approx(700, abs=70)  # what is read ahead is a buffer at most
+    assert len(list(reading)) == 350
+    assert coming.total() == 700
+    assert Coming([], "-").total() is None
 
 
 def test_a_job_that_fails_at_once_leaves_nothing(place: Path, tmp_path: Path) -> None:

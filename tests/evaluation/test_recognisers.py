@@ -81,6 +81,18 @@ def test_json_lines_with_other_fields(tmp_path: Path) -> None:
         list(read_lists(tmp_path / "w", {}, fields={"acoustic": "no"}))
 
 
+def test_where_the_text_is_is_asked_and_what_was_said_is_not_asked_again(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text('{"id": "u", "nbest": [{"line": "a b", "am": -1.5}]}\n')
+    with pytest.raises(
+        InputError, match=r"x:1: hypothesis 1: no field is the text \(there are line, am\); say which: --field text"
+    ):
+        list(read_lists(tmp_path / "x", {}))
+    with pytest.raises(InputError, match=r"x:1: hypothesis 1: there is no field 'lines' for the text, only line, am; give"):
+        list(read_lists(tmp_path / "x", {}, fields={"text": "lines"}))
+    (nbest,) = read_lists(tmp_path / "x", {}, fields={"text": "line"})
+    assert (nbest.texts, nbest.scores["acoustic"].tolist()) == (["a b"], [-1.5])
+
+
 def test_nemo(tmp_path: Path) -> None:
     file = tmp_path / "preds_out_width2_alpha1.tsv"
     file.write_text("a b\t-1.5\nc\t-2\n\t-3\nd\t-4\n")

@@ -9,9 +9,10 @@ from evaluation.nbest_cases import three_lists
 from evaluation.toy_lm import UnigramLM
 
 from trflm.errors import InputError
-from trflm.evaluation.nbest import NBest, NBestList
+from trflm.evaluation.nbest import TIE, NBest, NBestList
 from trflm.evaluation.second_pass import scores as scores_module
-from trflm.evaluation.second_pass.combine import ScoreTable, rescore
+from trflm.evaluation.second_pass.combine import Rescored, ScoreTable, rescore
+from trflm.evaluation.second_pass.one_list import ScoredList
 from trflm.evaluation.second_pass.scores import FirstPass, distinct_sentences, score_lm
 from trflm.evaluation.weights import Weights
 from trflm.text.mapping import parse_mapping
@@ -67,6 +68,17 @@ def test_rescore_from_python_and_mapped_text() -> None:
     assert sum(plain.parts(0).values()) == pytest.approx(plain.score_H[0])
     assert rescore(nbest, {lm: 0.0}).best() == {"u": "it is aunt"}
     assert rescore(nbest, {lm: 0.0}, word_penalty=-5.0).best() == {"u": "it isn't"}
+
+
+def test_a_winner_does_not_hang_on_the_last_bit() -> None:
+    """Two hypotheses that a model cannot tell apart, with rounding in favour of the second; the third is truly worse."""
+    nbest = NBestList("u", ["an emu", "a gnu", "a"], {"acoustic": np.array([-3.0, -3.0 + 3e-5, -3.1])})
+    scored = ScoredList(nbest, {}, Weights({}, 1.0))
+    assert (scored.best, scored.order) == ("an emu", [0, 1, 2])
+    assert Rescored(ScoreTable(NBest.collect([nbest]), {}), Weights({}, 1.0)).best() == {"u": "an emu"}
+    better = NBestList("u", nbest.texts, {"acoustic": np.array([-3.0, -3.0 + 2 * TIE, -3.1])})
+    assert ScoredList(better, {}, Weights({}, 1.0)).order == [1, 0, 2]
+    assert Rescored(ScoreTable(NBest.collect([better]), {}), Weights({}, 1.0)).best() == {"u": "a gnu"}
 
 
 def test_the_first_pass_model_is_one_more_model() -> None:

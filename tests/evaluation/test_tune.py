@@ -69,6 +69,18 @@ def test_tuning_beats_a_fine_grid_and_says_its_errors() -> None:
     assert tuned.weights == tune(table, references).weights
 
 
+def test_equal_weights_stay_equal_and_the_rest_is_tuned() -> None:
+    table, references = made_up()
+    equal = tune(table, references, equal=True)
+    assert equal.weights.lms == {"lm0": 0.5, "lm1": 0.5}
+    search = Search(table, references)
+    grid = [
+        Setting((a, a), wp, p) for a in np.linspace(0, 8, 33) for wp in np.linspace(-8, 8, 17) for p in np.linspace(0, 6, 13)
+    ]
+    assert equal.errors <= search.errors_of(grid).min()
+    assert equal.errors >= tune(table, references).errors
+
+
 def test_one_model_and_a_penalty_that_stays() -> None:
     table, references = made_up(lms=1)
     fixed = tune(table, references, oov_penalty=0.0)

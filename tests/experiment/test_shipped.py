@@ -71,7 +71,9 @@ def test_the_recipes_of_ptb_find_their_text_where_one_works(tmp_path, monkeypatc
         InputError, match=r"data\.train = 'data/ptb/train.txt.gz': there is no such file.* --set data\.train=FILE"
     ):
         read_recipe("ptb/kn5").data.read()
-    assert os.path.samefile(read_recipe("tiny").data.train, ROOT / "recipes/tiny/train.txt")
+    train = read_recipe("tiny").data.train
+    assert isinstance(train, str)
+    assert os.path.samefile(train, ROOT / "recipes/tiny/train.txt")
 
 
 def test_a_path_with_a_zero_byte_is_refused(tmp_path):
@@ -99,9 +101,9 @@ def test_an_explained_recipe_is_the_recipe(name):
 
 def test_an_explanation_names_meaning_and_default():
     text = keys.explained(read_recipe("tiny"))
-    assert "batch = 32  # whole number; data sentences a step (default 100)\n" in text
+    assert "batch = 32  # whole number from 1 to 1000000; data sentences a step (default 100)\n" in text
     assert '  kind = "nce"  # others are augsa, dnce,' in text
-    assert "dropout = 0.0  # number; on the pooled output of the bank\n" in text
+    assert "dropout = 0.0  # number from 0 to 1; on the pooled output of the bank\n" in text
 
 
 def test_a_key_of_an_inherited_section_keeps_its_meaning_where_only_the_default_is_new():

@@ -117,13 +117,14 @@ def test_a_field_of_each_potential_starts_from_word2vec_learns_and_comes_back(ki
     learner = recipe.build(data, fresh=True)
     assert isinstance(learner, NCE)
     potential = learner.trf.potential
-    words_U, vector_UE = word2vec(data.train.sentences, len(data.vocab), 4, recipe.run.seed)
+    text = data.train.sentences.whole()
+    words_U, vector_UE = word2vec(text, len(data.vocab), 4, recipe.run.seed)
     for part in potential.parts if isinstance(potential, Mixed) else [potential]:
         assert isinstance(part, CNN | BLSTM)
         assert torch.equal(part.embedding[words_U], vector_UE)
-    before = learner.trf.phi(data.train.sentences.long())
+    before = learner.trf.phi(text.long())
     learner.step(0, generator(1, "step"))
-    assert not torch.equal(learner.trf.phi(data.train.sentences.long()), before)
+    assert not torch.equal(learner.trf.phi(text.long()), before)
 
     (tmp_path / "run").mkdir()
     with RunDirectory(tmp_path / "run", recipe, data):

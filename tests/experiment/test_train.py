@@ -270,7 +270,7 @@ def test_an_end_by_minutes_holds_until_it_is_moved(tmp_path):
     ("setting", "message"),
     [
         ("run.device=nowhere", "run.device = 'nowhere': cannot be used"),
-        ("run.threads=-1", "threads = -1: must be a number from 0 up"),
+        ("run.threads=-1", "run.threads = -1: must be from 0 to 1024"),
         ("learner.kind=[1]", "learner.kind = [1]: expected one of"),
         ("data.valid=DEV", "no dev sentence has a length that the training text has"),
     ],

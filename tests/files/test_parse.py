@@ -24,7 +24,7 @@ def test_numbers_beyond_every_use():
     with pytest.raises(ValueError, match="beyond all floats"):
         from_record(float, 10**400)
     data = {"train": "text.txt"}
-    with pytest.raises(InputError, match=r"learner\.lr: a number of 401 digits"):
+    with pytest.raises(InputError, match=r"learner\.lr = a number of 401 digits: must be"):
         parse_recipe({"data": data, "learner": {"lr": 10**400}}, "recipe")
     with pytest.raises(InputError, match=r"learner\.lr = nan"):
         parse_recipe({"data": data, "learner": {"lr": float("nan")}}, "recipe")

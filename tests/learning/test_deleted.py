@@ -60,8 +60,10 @@ def test_a_step_takes_the_reference_for_one_that_has_not_seen_its_sentences():
         trf = TRF(VOCAB, potential, empirical_pi(TEXT.lengths_B))
         config = NCEConfig(batch=15, replacements=2)
         learner = NCE(trf, unigram, replacements, ShuffledBatches(TEXT, 15, seed=1), config, given)
-        metrics = learner.update(batch, noise, rng(4), index_B)
-        return metrics, {name: p.detach() for name, p in potential.named_parameters()}
+        part = learner.part(batch, noise, rng(4), index_B)
+        part.loss.backward()
+        learner.optimiser.step()
+        return part.metrics, {name: p.detach() for name, p in potential.named_parameters()}
 
     whole, parameters = after_a_step(reference.reference, reference)
     alone, _ = after_a_step(reference.without[2], None)

@@ -13,6 +13,7 @@ from trflm.learning.dnce import DNCE, DNCEConfig
 from trflm.learning.loop import training
 from trflm.learning.nce import NCE, NCEConfig
 from trflm.learning.replacements import Choice, Replacements
+from trflm.learning.shards import Shard
 from trflm.lms.lstm import LSTM, LSTMConfig
 from trflm.lms.ngram import KneserNeyConfig, NGram, kneser_ney
 from trflm.lms.noise import ModelNoise, Noise, ProposalNoise
@@ -273,12 +274,12 @@ def test_shares_of_a_dynamic_step():
     learner = dnce(alpha=0.25, noise_ratio=2)
     batch = DATA.select(torch.arange(10))
     assert len(learner.labelled_data(batch, rng(1))) == 40
-    assert len(learner.noise_of(0, 10, rng(1))) == 80
+    assert len(learner.noise_of(0, 10, Shard(0, 1, rng(1)))) == 80
 
 
 def test_pooled_noise_is_a_function_of_the_step():
     """A resumed run comes into the middle of a pool and gets the same sentences; no two steps share them."""
     one, two = nce(unigram(), plain_field()), nce(unigram(), plain_field())
-    in_turn = [VOCAB.sentences(one.noise_of(number, 5, rng(9))) for number in range(45)]
-    assert VOCAB.sentences(two.noise_of(33, 5, rng(1))) == in_turn[33]
+    in_turn = [VOCAB.sentences(one.noise_of(number, 5, Shard(0, 1, rng(9)))) for number in range(45)]
+    assert VOCAB.sentences(two.noise_of(33, 5, Shard(0, 1, rng(1)))) == in_turn[33]
     assert len({tuple(x) for x in in_turn}) > 40

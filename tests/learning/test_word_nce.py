@@ -60,7 +60,7 @@ def direction_scores(learner: WordNCE, direction: int, batch: Batch) -> torch.Te
 def test_each_direction_is_a_model_of_the_text_that_sums_to_one(learner: WordNCE):
     """exp(sum_t s_t) over all sentences sums to about one, and is about the text's own distribution."""
     batch = all_sentences(V, M)
-    text = learner.batches.sentences
+    text = learner.batches.sentences.whole()
     counts = dict.fromkeys(VOCAB.sentences(batch), 0)
     for x in VOCAB.sentences(text):
         counts[x] += 1
@@ -89,7 +89,7 @@ def test_on_a_reference_the_field_is_the_mean_that_chooses_dev_text_best(learner
     """phi is learned as without it. Of all shares the one is taken with which the field has the best dev choice, and log p is
     that mean of both models' log-probabilities, but of one word alone."""
     learner = copy.deepcopy(learner)
-    text, bias_V = learner.batches.sentences, learner.potential.bias.detach().clone()
+    text, bias_V = learner.batches.sentences.whole(), learner.potential.bias.detach().clone()
     reference = kneser_ney(text.select(torch.arange(60)), VOCAB, KneserNeyConfig(order=2))
     trf = TRF(VOCAB, Tilted(learner.potential, reference), learner.trf.pi)
     tilting = WordNCE(trf, learner.potential, learner.replacements, learner.batches, learner.config)

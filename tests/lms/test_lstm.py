@@ -164,7 +164,7 @@ def test_training_learns_a_repeating_text_and_repeats_itself() -> None:
 def test_clipping_bounds_the_update() -> None:
     lstm = LSTM(VOCAB, LSTMConfig(4, 4, 1, init=0.5), seeded())
     before = nn.utils.parameters_to_vector(lstm.parameters()).detach()
-    window = streams(VOCAB.batch(SENTENCES), lstm.end, 2)
+    window = streams(VOCAB.batch(SENTENCES), lstm.end, 2).long()
     _, info = train_step(lstm, torch.optim.SGD(lstm.parameters(), lr=1.0), window, lstm.zero_state(2), seeded(), clip=0.01)
     moved = (nn.utils.parameters_to_vector(lstm.parameters()).detach() - before).norm()
     assert info.gradient_norm > 0.01

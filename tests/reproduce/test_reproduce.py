@@ -28,6 +28,7 @@ from trflm.reproduce.results import reproduce
 TABLES = """
 title = "A tiny table"
 baseline = "kn"
+rival = "lstm"
 strategies = ["lstm"]
 [text]
 train = "text.txt"
@@ -126,6 +127,11 @@ def test_a_table_from_nothing_and_again_from_what_is_there(place: Path, monkeypa
     assert lstm.against_baseline is not None
     assert lstm.against_baseline.difference == pytest.approx(lstm.wer.wer - kn.wer.wer)
     assert kn.against_baseline is None
+    assert trf.against_rival is not None
+    assert trf.against_rival.difference == pytest.approx(trf.wer.wer - lstm.wer.wer)
+    assert lstm.against_rival is None
+    assert both.equal is not None  # both models at the same weight
+    assert both.equal.words == both.wer.words
     assert lstm.curves["dev_perplexity"][-1][0] == 3
     assert kn.changed[0].differences == (Difference("bird", "the", "bird"),)
     assert both.changed[0].words is None
@@ -140,6 +146,8 @@ def test_a_table_from_nothing_and_again_from_what_is_there(place: Path, monkeypa
     assert to_record(from_record(Results, stored)) == stored  # `trf report` reads it
     text = (out / "results.md").read_text()
     assert "| KN3 |" in text
+    assert "| against kn | against lstm |" in text
+    assert f"KN3 + LSTM: with equal weights, as in the paper, {100 * both.equal.wer:.2f}" in text
     assert "discrete TRF: not available: there is no recipe" in text
     assert "| LSTM | preserve" not in text
     page = (out / "report.html").read_text()

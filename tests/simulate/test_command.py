@@ -2,6 +2,9 @@
 
 import bz2
 import json
+import os
+import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ import tyro
 from trflm.cli.simulate import simulate
 from trflm.errors import InputError
 from trflm.evaluation.formats import read_nbest
+from trflm.simulate.search import Recogniser
 from trflm.simulate.wikipedia import wikipedia_sentences
 
 DICTIONARY = "a AH\nrose R OW Z\nrows R OW Z\nthe DH AH\nroad R OW D\n"
@@ -58,6 +62,26 @@ def test_bad_input_leaves_nothing(folder: Path) -> None:
     with pytest.raises(InputError, match=r"said\.txt: no sentence has only words that are in"):
         run("--text", folder / "said.txt", *common)
     assert not (folder / "out").exists()
+
+
+def test_lists_do_not_depend_on_the_number_of_processes_and_a_killed_one_is_an_error(folder: Path, monkeypatch) -> None:
+    (folder / "said.txt").write_text("the rose\na road the rows\n" * 4)
+    common = ["--text", folder / "said.txt", "--words", folder / "train.txt", "--dict", folder / "tiny.dict", "--n", 4]
+    run(*common, "--out", folder / "one", "--jobs", 1, "--quiet")
+    run(*common, "--out", folder / "two", "--jobs", 2, "--quiet")
+    assert (folder / "one/acoustic.txt").read_bytes() == (folder / "two/acoustic.txt").read_bytes()
+
+    parent, recognise = os.getpid(), Recogniser.recognise
+
+    def killed(self: Recogniser, heard: Sequence[int], n: int):
+        if os.getpid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return recognise(self, heard, n)
+
+    monkeypatch.setattr(Recogniser, "recognise", killed)
+    with pytest.raises(ChildProcessError, match="a process that searched has ended before its time"):
+        run(*common, "--out", folder / "three", "--jobs", 2, "--quiet")
+    assert not (folder / "three").exists()
 
 
 def test_sentences_of_wikipedia(tmp_path: Path) -> None:

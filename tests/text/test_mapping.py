@@ -18,6 +18,7 @@ from trflm.text.mapping import (
     Step,
     Table,
     apply,
+    apply_to_all,
     parse_mapping,
 )
 
@@ -77,6 +78,19 @@ def test_no_step_makes_a_sentence_empty_or_changes_its_argument(words: list[str]
     for mapping in STEPS.values():
         assert apply(mapping, words)
     assert words == given_words
+
+
+@given(st.lists(st.lists(st.sampled_from([*TRICKY, "The", "company", "per", "cent"]), min_size=1, max_size=8), max_size=5))
+@settings(max_examples=200)
+def test_a_list_is_mapped_as_each_of_its_sentences(sentences: list[list[str]]) -> None:
+    """A step that is not asked for each sentence would have had nothing to do: against the steps one by one."""
+
+    def alone(words: list[str]) -> list[str]:
+        for step in PENN_TREEBANK:
+            words = step(words)
+        return words
+
+    assert list(apply_to_all(PENN_TREEBANK, sentences)) == [alone(words) for words in sentences]
 
 
 def test_mappings_by_name(tmp_path: Path) -> None:

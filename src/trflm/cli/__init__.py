@@ -16,6 +16,7 @@ import tyro
 
 import trflm
 from trflm.cli.bench import bench
+from trflm.cli.bounds import bounded
 from trflm.cli.calibrate import calibrate
 from trflm.cli.demo import demo
 from trflm.cli.doctor import doctor
@@ -29,6 +30,7 @@ from trflm.cli.reproduce import reproduce
 from trflm.cli.rescore import merge, rescore
 from trflm.cli.sample import sample
 from trflm.cli.score import score
+from trflm.cli.serve import serve
 from trflm.cli.train import train
 from trflm.cli.tune import tune
 from trflm.cli.wer import wer
@@ -44,6 +46,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "tune": tune,
     "rescore": rescore,
     "rescore-merge": merge,
+    "serve": serve,
     "wer": wer,
     "nbest": nbest,
     "report": report,
@@ -64,7 +67,7 @@ ABOUT = """Whole-sentence random field language models: train them, score with t
 
 def main() -> NoReturn:
     """Run one command of `sys.argv`, and end the process with its exit status."""
-    warnings.showwarning = lambda message, *where: print(f"trf: {printable(message)}", file=sys.stderr)
+    warnings.showwarning = lambda message, *where: complain(message, 0)
     if sys.argv[1:3] == ["rescore", "merge"]:
         sys.argv[1:3] = ["rescore-merge"]
     try:
@@ -73,7 +76,7 @@ def main() -> NoReturn:
             sys.exit(0)
         words = checked(sys.argv[1:])
         tyro.extras.subcommand_cli_from_dict(
-            {name: (readable if name == words[0] else short)(command) for name, command in COMMANDS.items()},
+            {name: bounded(readable(command)) if name == words[0] else short(command) for name, command in COMMANDS.items()},
             prog="trf",
             description=ABOUT,
             args=words,
@@ -82,7 +85,7 @@ def main() -> NoReturn:
         sys.stdout.flush()
     except InputError as error:
         sys.exit(complain(error, 2))
-    except TrainingError as error:
+    except (TrainingError, ChildProcessError) as error:
         sys.exit(complain(error, 1))
     except BrokenPipeError:  # the reader of our output has gone, as with `trf score ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -120,5 +123,7 @@ def checked(words: list[str]) -> list[str]:
 
 
 def complain(error: object, status: int) -> int:
-    print(f"trf: {printable(error)}", file=sys.stderr)
+    """Of several processes on a machine (torchrun), the first speaks for all: what went wrong is the same for each."""
+    if "WORLD_SIZE" not in os.environ or os.environ.get("LOCAL_RANK", "0") == "0":
+        print(f"trf: {printable(error)}", file=sys.stderr)
     return status

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from trflm.errors import InputError
+from trflm.ranges import ThreadCount
 
 SCRIPTS = {"rescore": "rescoring.py", "train": "augsa_step.py"}
 
@@ -20,7 +21,7 @@ def bench(
     data: Annotated[
         Path | None, tyro.conf.arg(metavar="DIR", help="Real lists (rescore) or text (train); else made up.")
     ] = None,
-    threads: Annotated[int, tyro.conf.arg(metavar="N", help="CPU threads.")] = 2,
+    threads: Annotated[ThreadCount, tyro.conf.arg(metavar="N", help="CPU threads.")] = 2,
 ) -> None:
     """Measure against the plain way of doing it, interleaved in one process; the last lines are `ratio LABEL VALUE`."""
     directory = Path(__file__).parents[3] / "benchmarks"

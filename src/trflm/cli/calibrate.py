@@ -9,18 +9,19 @@ import tyro
 from trflm.cli.options import Model, Quiet, Threads, set_up
 from trflm.cli.perplexity import share, tell
 from trflm.errors import InputError
+from trflm.ranges import NotNegative, Seed
 
 
 def calibrate(
     model: Model,
     *,
     out: Annotated[Path, tyro.conf.arg(metavar="DIR", help="Where the calibrated model goes; it must not be there yet.")],
-    minutes: Annotated[float, tyro.conf.arg(metavar="X", help="Work at most so long.")] = 20.0,
+    minutes: Annotated[NotNegative, tyro.conf.arg(metavar="X", help="Work at most so long.")] = 20.0,
     gap: Annotated[str, tyro.conf.arg(metavar="SHARE", help="Stop when perplexity is known as narrowly.")] = "2%",
     method: Annotated[
         str, tyro.conf.arg(metavar="HOW", help="smc (sequential Monte Carlo), ais (annealed) or is (plain).")
     ] = "smc",
-    seed: Annotated[int, tyro.conf.arg(metavar="S", help="Of the random numbers.")] = 1,
+    seed: Annotated[Seed, tyro.conf.arg(metavar="S", help="Of the random numbers.")] = 1,
     threads: Threads = 0,
     quiet: Quiet = False,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from trflm.cli.options import Quiet, Threads, set_up
-from trflm.errors import InputError
+from trflm.ranges import Seed, ThreadCount
 
 
 def demo(
@@ -19,8 +19,8 @@ def demo(
     ),
     rows: Annotated[str, tyro.conf.arg(metavar="A,B", help="Only these rows of the table; -A leaves one out.")] = "",
     fresh: Annotated[bool, tyro.conf.arg(help="Remove what an earlier demo made in DIR first.")] = False,
-    jobs: Annotated[int, tyro.conf.arg(metavar="N", help="Processes of the simulated recogniser; 0: one a core.")] = 0,
-    seed: Annotated[int, tyro.conf.arg(metavar="S", help="The same seed gives the same results.")] = 1,
+    jobs: Annotated[ThreadCount, tyro.conf.arg(metavar="N", help="Processes of the simulated recogniser; 0: one a core.")] = 0,
+    seed: Annotated[Seed, tyro.conf.arg(metavar="S", help="The same seed gives the same results.")] = 1,
     threads: Threads = 0,
     quiet: Quiet = False,
 ) -> None:
@@ -38,8 +38,6 @@ def demo(
     from trflm.reproduce.results import reproduce
     from trflm.simulate.demo import DemoConfig, begin, prepare, recipes
 
-    if jobs < 0 or seed < 0:
-        raise InputError("--jobs and --seed must not be negative")
     plan = read_plan(recipes())
     chosen = choose_rows(plan, rows)
     started = time.monotonic()

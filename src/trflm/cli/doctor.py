@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from trflm.cli.lists import Lists, load_models, note
-from trflm.cli.options import Threads, set_up
+from trflm.cli.options import File, Threads, set_up
 
 if TYPE_CHECKING:
     from trflm.evaluation.doctor import Examination
-    from trflm.evaluation.second_pass.files import ListFiles
+    from trflm.evaluation.nbest import NBestList
     from trflm.evaluation.second_pass.one_list import Model
     from trflm.text.mapping import TextMapping
+
+
+PIPED = 50  # lists of a pipe that pass before something is said of them
 
 
 def doctor(
     lists: Annotated[Lists, tyro.conf.arg(name="")],
     *,
     lm: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
-    ref: Path | None = None,
+    ref: File | None = None,
     mapping: str = "none",
     threads: Threads = 0,
 ) -> None:
@@ -36,11 +39,13 @@ def doctor(
     """
     set_up(threads)
     from trflm.evaluation.formats import format_of
+    from trflm.evaluation.transcripts import read_transcripts
 
     files = lists.files(ref)
     models = load_models(lm) if lm else {}
-    found = examined(files, models, mapping, lists.acoustic_is_cost)
     kind = lists.format if lists.format != "auto" else format_of(lists.nbest).name
+    references = None if files.ref is None else read_transcripts(files.ref)
+    found = examined(files.read(), models, mapping, lists.acoustic_is_cost, references=references)
     print(f"{lists.nbest}: {kind} lists, {found.utterances:,} looked at, {found.hypotheses:,} hypotheses")
     for name, share in found.oov.items():
         print(f"{name}: does not know {share:.1%} of the words{' !' if share > 0.2 else ''}")
@@ -70,24 +75,37 @@ def command(found: Examination, lm: tuple[str, ...]) -> str:
 
 
 def examined(
-    files: ListFiles, models: Mapping[str, Model], mapping: str, costs: bool, steps: TextMapping | None = None
+    lists: Iterable[NBestList],
+    models: Mapping[str, Model],
+    mapping: str,
+    costs: bool,
+    steps: TextMapping | None = None,
+    references: Mapping[str, str] | None = None,
 ) -> Examination:
-    """The checks, on these files; standard input cannot be read twice and is not looked at."""
-    from trflm.evaluation.doctor import Examination, examine
+    """The checks, on these lists."""
+    from trflm.evaluation.doctor import examine
     from trflm.evaluation.second_pass.scores import FirstPass
-    from trflm.evaluation.transcripts import read_transcripts
 
-    if str(files.nbest) == "-":
-        return Examination()
-    references = None if files.ref is None else read_transcripts(files.ref)
     own = {name: model for name, model in models.items() if not isinstance(model, FirstPass)}
-    return examine(files.read(), own, references, mapping, costs, steps)
+    return examine(lists, own, references, mapping, costs, steps)
 
 
-def warn(
-    files: ListFiles, models: Mapping[str, Model], mapping: str, steps: TextMapping, costs: bool, may_map: bool = True
-) -> None:
-    """The same in other commands: to stderr. Where the mapping is fixed, a flag for it is not proposed."""
-    for advice in examined(files, models, mapping, costs, steps).advice:
-        proposed = advice.flag and (may_map or not advice.flag.startswith("--mapping"))
-        note(f"{files.nbest}: {advice.message}{f'; say {advice.flag}' if proposed else ''}")
+def warn(name: str, found: Examination, may_map: bool = True) -> None:
+    """The same in other commands: to stderr. Where the mapping is fixed, it takes another tuning to change it."""
+    for advice in found.advice:
+        how = "say" if may_map or not (advice.flag or "").startswith("--mapping") else "tune again with"
+        loud = "WARNING: " if advice.loud else ""
+        note(f"{loud}{name}: {advice.message}{f'; {how} {advice.flag}' if advice.flag else ''}")
+
+
+def watched(
+    lists: Iterable[NBestList], tell: Callable[[Iterable[NBestList]], None], enough: int = PIPED
+) -> Iterator[NBestList]:
+    """The lists of a pipe, which cannot be read twice: none is kept back, and what looks wrong in the first ones is told when
+    there have been enough, or no more."""
+    lists, some = iter(lists), []
+    for nbest in islice(lists, enough):
+        some.append(nbest)
+        yield nbest
+    tell(some)
+    yield from lists

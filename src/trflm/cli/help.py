@@ -59,7 +59,7 @@ def default_shown(default: str) -> str:
 
 def metavar(inner: Any) -> str | None:
     """What an option takes that may be left out: PATH instead of {None}|PATH."""
-    kinds = [kind for kind in get_args(inner) if kind is not NoneType]
+    kinds = [get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in get_args(inner) if kind is not NoneType]
     return NAMES.get(kinds[0].__name__) if len(kinds) == 1 and NoneType in get_args(inner) else None
 
 

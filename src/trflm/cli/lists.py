@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from trflm.cli.options import File
 from trflm.errors import InputError
+from trflm.files.remote import located
 
 if TYPE_CHECKING:
     from trflm.evaluation.second_pass.files import ListFiles
@@ -24,11 +26,11 @@ FIRST_PASS = "score:"  # --lm score:NAME takes a score that the lists carry as a
 class Lists:
     """N-best lists and their scores."""
 
-    nbest: Path
-    """N-best lists: a file, .gz too, a directory, or - for stdin."""
+    nbest: File
+    """N-best lists: a file, .gz too, a directory, an address (s3://...), or - for stdin."""
     format: str = "auto"
-    """Of the lists: auto looks at their content; or kaldi, srilm, jsonl, espnet, espnet2, mlm, nemo, hypr."""
-    acoustic: Path | None = None
+    """Of the lists: auto looks at their content; or kaldi, srilm, jsonl, parquet, espnet, espnet2, mlm, nemo, hypr."""
+    acoustic: File | None = None
     """Acoustic scores of a Kaldi archive (UTT-N value): natural-log likelihoods, higher is better."""
     acoustic_name: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """Which of several scores inside the lists is the recogniser's."""
@@ -41,18 +43,18 @@ class Lists:
     cost: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME")] = ()
     """Names of further scores that are costs."""
 
-    def files(self, ref: Path | None = None) -> ListFiles:
+    def files(self, ref: str | None = None) -> ListFiles:
         """The files that these arguments name, and the one of what was said."""
         from trflm.evaluation.formats.fields import SCORE_NAME
         from trflm.evaluation.nbest import ACOUSTIC
         from trflm.evaluation.second_pass.files import ListFiles
 
-        scores = {} if self.acoustic is None else {ACOUSTIC: self.acoustic}
+        scores = {} if self.acoustic is None else {ACOUSTIC: located(self.acoustic)}
         for item in self.score:
             name, _, file = item.partition("=")
             if not SCORE_NAME.fullmatch(name) or not file or name in {"nbest", ACOUSTIC, "ref", *scores}:
                 raise InputError(f"--score {item}: write NAME=FILE, each name once and none of nbest, acoustic, ref")
-            scores[name] = Path(file)
+            scores[name] = located(file)
         costs = (*((ACOUSTIC,) if self.acoustic_is_cost else ()), *self.cost)
         fields = {} if self.acoustic_name is None else {ACOUSTIC: self.acoustic_name}
         for item in self.field:
@@ -60,7 +62,8 @@ class Lists:
             if not equals or role not in {"utterance", "hypotheses", "text", "reference", "depth"}:
                 raise InputError(f"--field {item}: write ROLE=NAME; roles are utterance, hypotheses, text, reference, depth")
             fields[role] = name
-        return ListFiles(self.nbest, scores, costs, ref, self.format, fields)
+        said = None if ref is None else located(ref)
+        return ListFiles(located(self.nbest), scores, costs, said, self.format, fields)
 
 
 def note(text: str) -> None:
@@ -68,7 +71,7 @@ def note(text: str) -> None:
     print(f"trf: {text}", file=sys.stderr, flush=True)
 
 
-def load_models(names: Sequence[str], bf16: bool = False) -> dict[str, LanguageModel | FirstPass]:
+def load_models(names: Sequence[str], bf16: bool = False, device: str = "cpu") -> dict[str, LanguageModel | FirstPass]:
     """name -> model, all of them before anything is scored; `score:NAME` is a score of the first pass."""
     from trflm.evaluation.second_pass.scores import FirstPass
     from trflm.experiment.store import load_model
@@ -79,7 +82,7 @@ def load_models(names: Sequence[str], bf16: bool = False) -> dict[str, LanguageM
         if names.count(name) > 1:
             raise InputError(f"--lm {name}: given twice; give each model once")
     return {
-        name: FirstPass(name.removeprefix(FIRST_PASS)) if name.startswith(FIRST_PASS) else load_model(Path(name), bf16)
+        name: FirstPass(name.removeprefix(FIRST_PASS)) if name.startswith(FIRST_PASS) else load_model(Path(name), bf16, device)
         for name in names
     }
 

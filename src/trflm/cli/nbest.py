@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from trflm.cli.bounds import bounded
 from trflm.cli.lists import Lists, note
-from trflm.cli.options import Quiet
+from trflm.cli.options import File, Quiet
 from trflm.cli.simulate import simulate
 from trflm.errors import InputError
+from trflm.ranges import Amount, Count, Weight
 
 if TYPE_CHECKING:
     from trflm.evaluation.nbest import NBestList
 
 
-def check(lists: Annotated[Lists, tyro.conf.arg(name="")], *, ref: Path | None = None, show: int = 20) -> None:
+def check(lists: Annotated[Lists, tyro.conf.arg(name="")], *, ref: File | None = None, show: Amount = 20) -> None:
     """Read n-best lists strictly and list everything that is wrong; exit with 2 if anything is.
 
     Args:
@@ -50,8 +52,8 @@ def convert(
     """Write n-best lists in another format, losing nothing that the format can hold.
 
     Args:
-        to: kaldi and srilm write a directory, espnet, mlm (mlm-scoring) and jsonl a file. Scores are written as natural
-            logs, higher is better (srilm: logs to base 10).
+        to: kaldi and srilm write a directory, espnet, mlm (mlm-scoring), jsonl and parquet a file. Scores are written as
+            natural logs, higher is better (srilm: logs to base 10).
         out: The new directory or file; .gz is packed.
         drop_empty: Leave out hypotheses without words, unless the utterance has no other.
         constant: Add a score that is the same everywhere, such as lm=0 for SRILM, which must have one.
@@ -75,7 +77,7 @@ def convert(
         into.write(stream, out)
 
 
-def oracle(lists: Annotated[Lists, tyro.conf.arg(name="")], ref: Path, *, depth: tuple[int, ...] = ()) -> None:
+def oracle(lists: Annotated[Lists, tyro.conf.arg(name="")], ref: File, *, depth: tuple[Count, ...] = ()) -> None:
     """The lowest word error rate that any choice from the first hypotheses could reach, for several depths.
 
     Args:
@@ -86,8 +88,6 @@ def oracle(lists: Annotated[Lists, tyro.conf.arg(name="")], ref: Path, *, depth:
     from trflm.evaluation.oracle import oracle as run
     from trflm.evaluation.transcripts import read_transcripts
 
-    if any(d < 1 for d in depth):
-        raise InputError(f"--depth {min(depth)}: give at least 1")
     result = run(lists.files().read(), read_transcripts(ref), sorted(depth) or DEPTHS, str(lists.nbest))
     for at, rate in result.rates.items():
         print(f"oracle of {at}: WER {rate:.2%}  {result.errors[at]} / {result.words} words")
@@ -97,9 +97,9 @@ def from_lattice(
     files: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILE")],
     *,
     out: Path,
-    n: int = 1000,
-    lm_scale: float = 1.0,
-    word_penalty: float = 0.0,
+    n: Count = 1000,
+    lm_scale: Weight = 1.0,
+    word_penalty: Weight = 0.0,
     words: Path | None = None,
     quiet: Quiet = False,
 ) -> None:
@@ -117,8 +117,8 @@ def from_lattice(
     from trflm.evaluation.lattice import nbest as best_of
     from trflm.evaluation.lattice_files import read_lattices, read_words
 
-    if n < 1 or not files:
-        raise InputError("give lattice files, and --n of at least 1")
+    if not files:
+        raise InputError("give lattice files")
     known = None if words is None else read_words(words)
 
     def lists() -> "Iterator[NBestList]":
@@ -139,11 +139,11 @@ def from_lattice(
 
 def nbest(
     action: Annotated[
-        Annotated[None, tyro.conf.subcommand("check", constructor=check)]
-        | Annotated[None, tyro.conf.subcommand("convert", constructor=convert)]
-        | Annotated[None, tyro.conf.subcommand("oracle", constructor=oracle)]
-        | Annotated[None, tyro.conf.subcommand("from-lattice", constructor=from_lattice)]
-        | Annotated[None, tyro.conf.subcommand("simulate", constructor=simulate)],
+        Annotated[None, tyro.conf.subcommand("check", constructor=bounded(check))]
+        | Annotated[None, tyro.conf.subcommand("convert", constructor=bounded(convert))]
+        | Annotated[None, tyro.conf.subcommand("oracle", constructor=bounded(oracle))]
+        | Annotated[None, tyro.conf.subcommand("from-lattice", constructor=bounded(from_lattice))]
+        | Annotated[None, tyro.conf.subcommand("simulate", constructor=bounded(simulate))],
         tyro.conf.arg(name=""),
     ],
 ) -> None:

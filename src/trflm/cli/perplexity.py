@@ -9,6 +9,7 @@ import tyro
 
 from trflm.cli.options import Model, Quiet, Threads, set_up
 from trflm.errors import InputError
+from trflm.ranges import Amount, NotNegative, Seed
 
 if TYPE_CHECKING:
     from trflm.evaluation.perplexity import Perplexity
@@ -18,7 +19,7 @@ def perplexity(
     model: Model,
     text: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TEXT", help="One sentence a line; - is stdin.")],
     *,
-    minutes: Annotated[float, tyro.conf.arg(metavar="X", help="Random fields: work at most so long.")] = 20.0,
+    minutes: Annotated[NotNegative, tyro.conf.arg(metavar="X", help="Random fields: work at most so long.")] = 20.0,
     gap: Annotated[str, tyro.conf.arg(metavar="SHARE", help="Random fields: stop when the interval is as narrow.")] = "2%",
     method: Annotated[
         str, tyro.conf.arg(metavar="HOW", help="Random fields: smc (sequential Monte Carlo), ais (annealed) or is (plain).")
@@ -30,13 +31,13 @@ def perplexity(
         ),
     ] = "none",
     burn_in: Annotated[
-        int, tyro.conf.arg(metavar="B", help="Random fields: sweeps before a sentence is taken as a sample.")
+        Amount, tyro.conf.arg(metavar="B", help="Random fields: sweeps before a sentence is taken as a sample.")
     ] = 10,
     preserve: Annotated[
         bool, tyro.conf.arg(help="LSTM: read the text in order, the state carried on from sentence to sentence.")
     ] = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json", help="One JSON object.")] = False,
-    seed: Annotated[int, tyro.conf.arg(metavar="S", help="Of the random numbers.")] = 1,
+    seed: Annotated[Seed, tyro.conf.arg(metavar="S", help="Of the random numbers.")] = 1,
     threads: Threads = 0,
     quiet: Quiet = False,
 ) -> None:

@@ -7,7 +7,8 @@ from typing import Annotated
 import tyro
 
 from trflm.cli.options import Quiet, Threads, set_up
-from trflm.errors import InputError, TrainingError
+from trflm.errors import TrainingError
+from trflm.ranges import NotNegative, Seed
 
 
 def reproduce(
@@ -28,9 +29,9 @@ def reproduce(
     ] = "",
     no_train: Annotated[bool, tyro.conf.arg(help="Use only models that are there, as they are.")] = False,
     perplexity_minutes: Annotated[
-        float, tyro.conf.arg(metavar="X", help="For the interval of each random field's perplexity; 0: none.")
+        NotNegative, tyro.conf.arg(metavar="X", help="For the interval of each random field's perplexity; 0: none.")
     ] = 20.0,
-    seed: Annotated[int, tyro.conf.arg(metavar="S", help="Of bootstrap intervals and shuffling.")] = 1,
+    seed: Annotated[Seed, tyro.conf.arg(metavar="S", help="Of bootstrap intervals and shuffling.")] = 1,
     threads: Threads = 0,
     quiet: Quiet = False,
 ) -> None:
@@ -47,8 +48,6 @@ def reproduce(
     from trflm.reproduce.plan import choose_rows, only_strategies_of, read_plan
     from trflm.reproduce.results import reproduce as make
 
-    if seed < 0 or perplexity_minutes < 0:
-        raise InputError(f"--seed {seed}, --perplexity-minutes {perplexity_minutes:g}: must not be negative")
     recipes = find_directory(recipes)
     plan = read_plan(recipes)
     chosen = choose_rows(plan, rows)

@@ -5,16 +5,16 @@ from typing import Annotated
 import tyro
 
 from trflm.cli.options import Model, Threads, set_up
-from trflm.errors import InputError
+from trflm.ranges import Amount, Count, Seed
 
 
 def sample(
     model: Model,
     *,
-    n: Annotated[int, tyro.conf.arg(name="n", aliases=["-n"], metavar="N", help="How many sentences.")] = 10,
-    length: Annotated[int | None, tyro.conf.arg(metavar="L", help="Sentences of L words only; else of any length.")] = None,
-    seed: Annotated[int, tyro.conf.arg(metavar="S", help="The same seed gives the same sentences.")] = 1,
-    burn_in: Annotated[int, tyro.conf.arg(metavar="B", help="Random fields: sweeps before a sentence is taken.")] = 50,
+    n: Annotated[Count, tyro.conf.arg(name="n", aliases=["-n"], metavar="N", help="How many sentences.")] = 10,
+    length: Annotated[Count | None, tyro.conf.arg(metavar="L", help="Sentences of L words only; else of any length.")] = None,
+    seed: Annotated[Seed, tyro.conf.arg(metavar="S", help="The same seed gives the same sentences.")] = 1,
+    burn_in: Annotated[Amount, tyro.conf.arg(metavar="B", help="Random fields: sweeps before a sentence is taken.")] = 50,
     threads: Threads = 0,
 ) -> None:
     """Draw sentences from a model, one a line.
@@ -23,8 +23,6 @@ def sample(
     Markov moves of training at that length. Each sentence has a chain of its own, started from the proposal, and is taken
     after B sweeps: no thinning is needed.
     """
-    if n < 1 or burn_in < 0 or (length is not None and length < 1):
-        raise InputError("-n and --length must be at least 1, --burn-in must not be negative")
     set_up(threads)
     from trflm.experiment.store import load_model
 

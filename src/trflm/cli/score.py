@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from trflm.cli.options import BF16, Model, Quiet, Text, Threads, set_up
+from trflm.cli.options import BF16, Device, Model, Quiet, Text, Threads, set_up
 
 if TYPE_CHECKING:
     from trflm.language_model import LanguageModel
@@ -24,6 +24,7 @@ def score(
     per_word: Annotated[bool, tyro.conf.arg(help="Also what each word and the rest (end, length) add; they sum up.")] = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json", help="One JSON object a sentence.")] = False,
     bf16: BF16 = False,
+    device: Device = "cpu",
     threads: Threads = 0,
     quiet: Quiet = False,
 ) -> None:
@@ -34,7 +35,7 @@ def score(
     set_up(threads)
     from trflm.experiment.store import load_model
 
-    lm = load_model(model, bf16)
+    lm = load_model(model, bf16, device)
     counts = Counts()
     for lines in pieces(text):
         for line in score_lines(lm, lines, per_word, as_json, counts):

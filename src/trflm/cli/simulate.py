@@ -11,6 +11,7 @@ import tyro
 from trflm.cli.lists import note
 from trflm.cli.options import Quiet
 from trflm.errors import InputError
+from trflm.ranges import Count, Positive, Seed, Share, Steps, ThreadCount
 
 
 def simulate(
@@ -19,15 +20,15 @@ def simulate(
     out: Path,
     *,
     dictionary: Annotated[Path | None, tyro.conf.arg(name="dict", metavar="FILE")] = None,
-    utterances: int = 0,
-    n: int = 100,
-    substitution: float = 0.2,
-    insertion: float = 0.02,
-    deletion: float = 0.03,
-    temperature: float = 0.35,
+    utterances: Steps = 0,
+    n: Count = 100,
+    substitution: Share = 0.2,
+    insertion: Share = 0.02,
+    deletion: Share = 0.03,
+    temperature: Positive = 0.35,
     prefix: str = "utt",
-    seed: int = 1,
-    jobs: int = 0,
+    seed: Seed = 1,
+    jobs: ThreadCount = 0,
     quiet: Quiet = False,
 ) -> None:
     """Say the sentences of a text, corrupt their phones by a stated channel, search for the most likely word strings.
@@ -59,8 +60,6 @@ def simulate(
     from trflm.simulate.pronunciations import Lexicon, default_dictionary, read_pronunciations
     from trflm.simulate.search import Recogniser, SearchConfig
 
-    if n < 1 or utterances < 0 or jobs < 0 or seed < 0:
-        raise InputError("--n must be at least 1; --utterances, --jobs and --seed must not be negative")
     if not prefix or any(character.isspace() for character in prefix):
         raise InputError(f"--prefix {prefix!r}: give a name without blanks")
     try:

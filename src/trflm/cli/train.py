@@ -8,6 +8,7 @@ import tyro
 
 from trflm.cli.options import Quiet, set_up
 from trflm.errors import InputError
+from trflm.ranges import Seed, ThreadCount
 
 if TYPE_CHECKING:
     from trflm.experiment.recipe import Recipe
@@ -37,8 +38,9 @@ def train(
         Path | None,
         tyro.conf.arg(metavar="RUN", help="Start from the model of another run; the same as --set run.init=RUN."),
     ] = None,
-    threads: Annotated[int, tyro.conf.arg(metavar="N", help="CPU threads; the same as --set run.threads=N.")] = 0,
-    seed: Annotated[int | None, tyro.conf.arg(metavar="S", help="The same as --set run.seed=S.")] = None,
+    threads: Annotated[ThreadCount, tyro.conf.arg(metavar="N", help="CPU threads; the same as --set run.threads=N.")] = 0,
+    seed: Annotated[Seed | None, tyro.conf.arg(metavar="S", help="The same as --set run.seed=S.")] = None,
+    device: Annotated[str, tyro.conf.arg(metavar="NAME", help="cpu, cuda, ...: the same as --set run.device=NAME.")] = "",
     quiet: Quiet = False,
 ) -> None:
     """Train a model from a recipe. Ctrl-C saves and stops; --resume goes on bit for bit.
@@ -50,6 +52,8 @@ def train(
         overrides += (f"run.init={init}",)
     if threads:
         overrides += (f"run.threads={threads}",)
+    if device:
+        overrides += (f"run.device={device}",)
     if seed is not None:
         overrides += (f"run.seed={seed}",)
     if explain:

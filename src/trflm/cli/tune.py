@@ -6,11 +6,12 @@ from typing import Annotated
 
 import tyro
 
-from trflm.cli.doctor import warn
+from trflm.cli.doctor import examined, warn
 from trflm.cli.lists import Lists, load_models, note, tell
-from trflm.cli.options import BF16, Quiet, Threads, set_up
+from trflm.cli.options import BF16, Device, File, Quiet, Threads, set_up
 from trflm.cli.wer import rate_line
 from trflm.errors import InputError
+from trflm.ranges import Amount, Seed, Weight
 
 
 def tune(
@@ -18,12 +19,13 @@ def tune(
     lm: tyro.conf.UseAppendAction[list[str]],
     out: Path,
     *,
-    ref: Path | None = None,
+    ref: File | None = None,
     mapping: str = "none",
-    oov_penalty: float | None = None,
-    folds: int = 0,
-    seed: int = 0,
+    oov_penalty: Weight | None = None,
+    folds: Amount = 0,
+    seed: Seed = 0,
     bf16: BF16 = False,
+    device: Device = "cpu",
     threads: Threads = 0,
     quiet: Quiet = False,
 ) -> None:
@@ -60,8 +62,8 @@ def tune(
         )
     if folds and not 2 <= folds <= len(read.nbest):
         raise InputError(f"--folds {folds}: give between 2 and the {len(read.nbest)} utterances, or 0 for none")
-    models = load_models(lm, bf16)
-    warn(lists.files(ref), models, mapping, read.mapping, lists.acoustic_is_cost)
+    models = load_models(lm, bf16, device)
+    warn(lists.nbest, examined(read.nbest, models, mapping, lists.acoustic_is_cost, read.mapping, read.references))
 
     table = score_table(read, models, silent if quiet else tell)
     tuned = tune_weights(table, read, models, mapping, oov_penalty, folds, seed)

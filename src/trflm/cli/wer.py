@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from trflm.errors import InputError
+from trflm.ranges import Amount, Count, Seed
 
 if TYPE_CHECKING:
     from trflm.evaluation.changed import Change
@@ -24,9 +25,9 @@ def wer(
     form: Annotated[Literal["auto", "kaldi", "trn", "plain"], tyro.conf.arg(name="format")] = "auto",
     unit: Literal["word", "char"] = "word",
     align: bool = False,
-    changes: int = 0,
-    seed: int = 0,
-    resamples: int = 10_000,
+    changes: Amount = 0,
+    seed: Seed = 0,
+    resamples: Count = 10_000,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
     quiet: bool = False,
 ) -> None:
@@ -54,8 +55,6 @@ def wer(
     from trflm.evaluation.wer import word_error_rate
     from trflm.files.records import to_record
 
-    if resamples < 1 or seed < 0:
-        raise InputError(f"--resamples {resamples}, --seed {seed}: give at least 1, and no negative seed")
     if changes and against is None:
         raise InputError("--changes needs --against OTHER_HYP to compare with")
     read, found_form = read_alike([hyp, ref, *([against] if against is not None else [])], form)

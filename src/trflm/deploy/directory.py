@@ -20,6 +20,8 @@ from trflm.evaluation.weights import TunedWeights, Weights, content_hash, load_w
 from trflm.experiment.content import model_files, model_hash
 from trflm.experiment.directory import provenance
 from trflm.experiment.store import is_arpa
+from trflm.files.parse import parse_json
+from trflm.files.reader import read_whole
 from trflm.files.records import IF_SET, from_record, to_record
 from trflm.files.writer import write_directory, write_text
 
@@ -76,7 +78,7 @@ def write(
 def read(directory: Path) -> Description:
     """What `write` wrote, looked at: nothing in it has changed. Anything else is an InputError."""
     try:
-        record = json.loads((directory / FILE).read_text(encoding="utf-8"))
+        record = parse_json(read_whole(directory / FILE))
         if not isinstance(record, dict) or record.get("format") != FORMAT:
             raise ValueError(f'no "format": "{FORMAT}"')
         description = from_record(Description, record)

@@ -109,7 +109,17 @@ def _result(header: Header, tally: _Tally, seed: int) -> SecondPassResult:
         found,
         wer={name: figures(of, seed) for name, of in rates.items()},
         comparison=compare(first, errors, seed),
-        changed=[Decision(**vars(c), score_gains=tally.gains[c.utterance]) for c in changed_utterances(first, errors)],
+        changed=tuple(
+            Decision(
+                **vars(change),
+                score_gains=tally.gains[name],
+                reference=references[name],
+                before=tally.texts[FIRST][name],
+                now=tally.texts[RESCORED][name],
+            )
+            for change in changed_utterances(first, errors)
+            for name in [change.utterance]
+        ),
     )
 
 

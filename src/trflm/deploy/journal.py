@@ -3,29 +3,34 @@
 A job that is killed leaves whole lines and perhaps a piece of one. It goes on after the last whole line. All results are made
 from the journal alone, so they have the same bytes however often the job was interrupted; and a journal that is joined from
 those of shards gives the bytes of the job that was not divided.
+
+Files may change below what is done: a fault that ended the job is mended, and the job goes on. Each line knows its list by
+content, so that what is done is never taken for something else.
 """
 
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
 from trflm.errors import InputError
 from trflm.evaluation.weights import FileContent, Weights
+from trflm.files.parse import parse_json
 from trflm.files.records import IF_SET, from_record, to_record
 from trflm.files.writer import check_regular
 
-FORMAT = "trflm journal 1"
+FORMAT = "trflm journal 2"
 NAME = "journal.jsonl"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """What a job is: a journal is gone on with by the same job only."""
+    """What a job is: a journal is gone on with by the same job only, but for its files."""
 
     rescorer: str | None = None  # hash of its directory
     weights: Weights
@@ -43,6 +48,7 @@ class Entry:
     """One utterance. The second half is there only where references are known."""
 
     utterance: str
+    content: str  # a hash of the list and its reference
     best: str
     hypotheses: int
     oov: tuple[int, ...]  # words that each model does not know, in all hypotheses
@@ -56,7 +62,8 @@ class Entry:
 
 
 def to_line(value: Entry) -> str:
-    return json.dumps(to_record(value), ensure_ascii=False) + "\n"
+    """What `to_record` makes of an entry, without a look at each of its words."""
+    return json.dumps({key: item for key, item in vars(value).items() if item is not None}, ensure_ascii=False) + "\n"
 
 
 def read_header(path: Path) -> Header:
@@ -81,7 +88,11 @@ class Journal:
 
     def write(self, entry: Entry) -> None:
         """In one call of the system, so that a kill leaves a beginning of the line at most."""
-        self.file.write(to_line(entry).encode())
+        self.write_line(to_line(entry))
+
+    def write_line(self, line: str) -> None:
+        """What `to_line` made of an entry, here or in another process."""
+        self.file.write(line.encode())
         self.file.flush()
         self.done += 1
 
@@ -99,7 +110,8 @@ def writing(directory: Path, header: Header, resume: bool) -> Iterator[Journal]:
         file = open(path, "a+b")
     except OSError as error:
         raise InputError(f"{directory}: cannot be made or written: {error.strerror or error}") from error
-    with file:
+    with ExitStack() as opened:
+        opened.enter_context(file)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -108,12 +120,15 @@ def writing(directory: Path, header: Header, resume: bool) -> Iterator[Journal]:
             ) from error
         done = _cut(file)
         if done < 0:
-            file.write((json.dumps({"format": FORMAT, **to_record(header)}, ensure_ascii=False) + "\n").encode())
+            file.write(_header_line(header))
             file.flush()
         elif not resume:
             raise InputError(f"{directory}: holds a job that has begun; go on with --resume, or give a new name")
         else:
-            _check_same(read_header(path), header, path)
+            old = read_header(path)
+            _check_same(old, header, path)
+            if old.files != header.files:
+                file = opened.enter_context(_with_header(file, path, header))
         journal = Journal(file, path, max(done, 0))
         try:
             yield journal
@@ -138,16 +153,34 @@ def _cut(file: BinaryIO) -> int:
     return lines
 
 
+def _header_line(header: Header) -> bytes:
+    return (json.dumps({"format": FORMAT, **to_record(header)}, ensure_ascii=False) + "\n").encode()
+
+
+def _with_header(old: BinaryIO, path: Path, header: Header) -> BinaryIO:
+    """The journal under another header, in the place of the old one, and as much ours."""
+    draft = path.with_name(f"{path.name}.new")
+    new = open(draft, "w+b")
+    fcntl.flock(new, fcntl.LOCK_EX)
+    new.write(_header_line(header))
+    old.seek(0)
+    old.readline()
+    shutil.copyfileobj(old, new)
+    new.flush()
+    draft.replace(path)
+    return new
+
+
 def _check_same(old: Header, new: Header, path: Path) -> None:
     was, now = to_record(old), to_record(new)
     for key in now:
-        if was.get(key) != now[key]:
+        if key != "files" and was.get(key) != now[key]:
             raise InputError(f"{path}: the job was begun with {key} = {was.get(key)}, now it is {now[key]}; give a new --out")
 
 
 def _header(line: str, path: Path) -> Header:
     try:
-        record = json.loads(line)
+        record = parse_json(line)
         if record.get("format") != FORMAT:
             raise ValueError(f'no "format": "{FORMAT}"')
         return from_record(Header, record)
@@ -157,7 +190,7 @@ def _header(line: str, path: Path) -> Header:
 
 def _entry(line: str, path: Path, number: int) -> Entry:
     try:
-        record = json.loads(line)
+        record = parse_json(line)
         record |= {"oov": tuple(record["oov"]), "unknown": tuple(map(tuple, record["unknown"]))}
         return Entry(**record)
     except (ValueError, KeyError, TypeError) as error:

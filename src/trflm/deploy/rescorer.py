@@ -27,6 +27,7 @@ from trflm.evaluation.weights import TunedWeights, Weights
 from trflm.experiment.content import model_hash
 from trflm.experiment.store import load_model
 from trflm.language_model import LanguageModel
+from trflm.ranges import Weight, bounded
 from trflm.speed.threads import in_threads
 from trflm.text.mapping import apply, parse_mapping
 
@@ -71,13 +72,14 @@ class Rescorer:
     path: Path | None  # the directory it was loaded from or saved to
     tuned: TunedWeights | None  # how its weights were found, if they were tuned
 
+    @bounded
     def __init__(
         self,
-        models: Mapping[LanguageModel | Path | str, float],
+        models: Mapping[LanguageModel | Path | str, Weight],
         *,
         mapping: str = "none",
-        word_penalty: float = 0.0,
-        oov_penalty: float | None = None,
+        word_penalty: Weight = 0.0,
+        oov_penalty: Weight | None = None,
     ) -> None:
         loaded = [load_model(lm) if isinstance(lm, Path | str) else lm for lm in models]
         if not loaded:
@@ -90,7 +92,7 @@ class Rescorer:
     def _set(self, models: Mapping[str, Model], weights: Weights, mapping: str) -> None:
         self.models, self.weights, self.mapping = dict(models), weights, mapping
         self.scorer = ListScorer(self.models, weights, parse_mapping(mapping))
-        self.path, self.tuned, self.bf16, self._sha256 = None, None, False, None
+        self.path, self.tuned, self.bf16, self.device, self._sha256 = None, None, False, "cpu", None
 
     @classmethod
     def of(cls, models: Mapping[str, Model], weights: Weights, mapping: str = "none") -> "Rescorer":
@@ -100,10 +102,10 @@ class Rescorer:
         return made
 
     @classmethod
-    def load(cls, path: Path | str, bf16: bool = False) -> "Rescorer":
+    def load(cls, path: Path | str, bf16: bool = False, device: str = "cpu") -> "Rescorer":
         """The Rescorer of a directory that `trf tune --out DIR` or `save` made. Its content is checked against its hashes.
 
-        With `bf16` random fields multiply in bf16, on a CPU that has instructions for it.
+        With `bf16` random fields multiply in bf16, on a CPU that has instructions for it; `device` is where networks compute.
         """
         path = Path(path)
         found = stored.read(path)
@@ -112,9 +114,9 @@ class Rescorer:
             if entry.score is not None:
                 models[name] = FirstPass(entry.score)
             else:
-                models[name] = load_model(stored.inside(path, entry.path or ""), bf16)
+                models[name] = load_model(stored.inside(path, entry.path or ""), bf16, device)
         made = cls.of(models, found.weights, stored.located(found.mapping, path))
-        made.path, made.tuned, made.bf16 = path, stored.tuned_note(path), bf16
+        made.path, made.tuned, made.bf16, made.device = path, stored.tuned_note(path), bf16, device
         made._sha256 = found.identity(stored.table_hashes(made.mapping))
         return made
 
@@ -170,7 +172,7 @@ class Rescorer:
             scores=tuple(scored.score_K.tolist()),
             order=tuple(scored.order),
             parts=tuple(scored.parts(k) for k in every),
-            words=tuple(self._words(text) for text in nbest.texts) if words else None,
+            words=self.explain(nbest.texts) if words else None,
         )
 
     def rescore(self, lists: Iterable[NBestList]) -> Iterator[ScoredList]:
@@ -181,24 +183,28 @@ class Rescorer:
             for scored in in_threads([lambda part=part: list(self.scorer.every(part)) for part in parts]):
                 yield from scored
 
-    def _words(self, text: str) -> dict[str, WordParts]:
-        mapped = apply(self.scorer.mapping, text.split())
-        found: dict[str, WordParts] = {}
+    def explain(self, texts: Sequence[str]) -> tuple[dict[str, WordParts], ...]:
+        """Of each sentence what each word adds to its score, by model. One without words has nothing to tell."""
+        mapped = [apply(self.scorer.mapping, text.split()) for text in texts]
+        spoken = [k for k, words in enumerate(mapped) if words]
+        found: list[dict[str, WordParts]] = [{} for _ in texts]
         for (name, model), factor in zip(self.models.items(), self.weights.factors, strict=True):
-            if not isinstance(model, FirstPass) and mapped:
-                explained = model.explain([" ".join(mapped)])
-                penalty, known = self.weights.penalty_of(name), model.vocab.index
-                values = [
-                    v - penalty * (w not in known or known[w] == 0)
-                    for v, w in zip(explained.word_N.tolist(), mapped, strict=True)
-                ]
-                found[name] = WordParts(tuple(mapped), tuple(factor * v for v in values), factor * float(explained.rest_B[0]))
-        return found
+            if isinstance(model, FirstPass) or not spoken:
+                continue
+            explained = model.explain([" ".join(mapped[k]) for k in spoken])
+            penalty, known = self.weights.penalty_of(name), model.vocab.index
+            value_N, start = explained.word_N.tolist(), 0
+            for k, rest in zip(spoken, explained.rest_B.tolist(), strict=True):
+                words, end = mapped[k], start + len(mapped[k])
+                added = [v - penalty * (known.get(w, 0) == 0) for v, w in zip(value_N[start:end], words, strict=True)]
+                found[k][name] = WordParts(tuple(words), tuple(factor * v for v in added), factor * rest)
+                start = end
+        return tuple(found)
 
     def __reduce__(self):
         if self.path is None:
             raise TypeError("a Rescorer is pickled as its directory: save it first, or load one")
-        return _load_same, (str(self.path.resolve()), self._sha256, self.bf16)
+        return _load_same, (str(self.path.resolve()), self._sha256, self.bf16, self.device)
 
     def __repr__(self) -> str:
         where = f" of {self.path}" if self.path else ""
@@ -220,9 +226,9 @@ def save_tuned(out: Path, models: Mapping[str, Model], tuned: TunedWeights) -> N
     Rescorer.of({short[name]: model for name, model in models.items()}, tuned.weights, tuned.mapping).save(out, tuned)
 
 
-def _load_same(path: str, sha256: str | None, bf16: bool) -> Rescorer:
+def _load_same(path: str, sha256: str | None, bf16: bool, device: str) -> Rescorer:
     """In another process: the same directory, unchanged."""
-    loaded = Rescorer.load(path, bf16)
+    loaded = Rescorer.load(path, bf16, device)
     if loaded.sha256 != sha256:
         raise InputError(f"{path}: has changed since the Rescorer was sent here")
     return loaded

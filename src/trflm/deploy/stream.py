@@ -1,5 +1,6 @@
 """Rescore a stream of lists: read an utterance, write its result, forget it."""
 
+import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -46,15 +47,24 @@ def rescore_into(
 ) -> None:
     """Rescore what the journal does not have yet. The lists are those of the whole job, from its first one."""
     lists = iter(lists)
-    if journal.done:
-        for entry in journal.entries():
-            nbest = next(lists, None)
-            if nbest is None or nbest.utterance != entry.utterance:
-                found = "the end of the lists" if nbest is None else f'utterance "{nbest.utterance}"'
-                raise InputError(f'{journal.path}: has "{entry.utterance}" where {found} comes now; give the same lists')
+    pass_over(journal, lists, references)
     for scored in rescorer.rescore(lists):
         journal.write(to_entry(scored, references, scores))
         tell(journal.done)
+
+
+def pass_over(journal: Journal, lists: Iterator[NBestList], references: Mapping[str, str] | None) -> None:
+    """The lists that the journal has already; they must be the ones that come."""
+    for entry in journal.entries() if journal.done else ():
+        nbest = next(lists, None)
+        if nbest is None or nbest.utterance != entry.utterance:
+            found = "the end of the lists" if nbest is None else f'utterance "{nbest.utterance}"'
+            raise InputError(f'{journal.path}: has "{entry.utterance}" where {found} comes now; give the same lists')
+        if entry.content != list_hash(nbest, said_of(nbest, references)):
+            raise InputError(
+                f'{journal.path}: has "{entry.utterance}" with other hypotheses, scores or reference than come now; '
+                "give the same lists, or a new --out"
+            )
 
 
 def rescore_to_stdout(rescorer: Rescorer, lists: Iterable[NBestList], scores: bool, tell: Tell) -> int:
@@ -72,10 +82,29 @@ def _one_by_one(rescorer: Rescorer, lists: Iterable[NBestList]) -> Iterator[Scor
     return (rescorer.scorer(nbest) for nbest in lists)
 
 
+def said_of(nbest: NBestList, references: Mapping[str, str] | None) -> str | None:
+    """What was said, if that is known; where there are references, every list has one."""
+    if references is None:
+        return nbest.reference
+    if nbest.utterance not in references:
+        raise InputError(f'utterance "{nbest.utterance}" has no reference; add it, or leave out --ref')
+    return references[nbest.utterance]
+
+
+def list_hash(nbest: NBestList, reference: str | None) -> str:
+    """A hash of a list and of what was said."""
+    content = hashlib.blake2b("\n".join((nbest.utterance, reference or "", *nbest.texts)).encode(), digest_size=8)
+    for name in sorted(nbest.scores):
+        content.update(name.encode() + nbest.scores[name].tobytes())
+    return content.hexdigest()
+
+
 def to_entry(scored: ScoredList, references: Mapping[str, str] | None, scores: bool) -> Entry:
     nbest = scored.nbest
+    reference = said_of(nbest, references)
     entry = {
         "utterance": nbest.utterance,
+        "content": list_hash(nbest, reference),
         "best": scored.best,
         "hypotheses": len(nbest),
         "oov": tuple(int(of.oov_K.sum()) for of in scored.lms.values()),
@@ -83,9 +112,6 @@ def to_entry(scored: ScoredList, references: Mapping[str, str] | None, scores: b
     }
     if scores:
         entry["record"] = with_scores(scored).to_record()
-    if references is not None and nbest.utterance not in references:
-        raise InputError(f'utterance "{nbest.utterance}" has no reference; add it, or leave out --ref')
-    reference = nbest.reference if references is None else references[nbest.utterance]
     if reference is not None:
         errors_K = word_errors(reference, nbest.texts)
         entry |= {

@@ -1,6 +1,6 @@
 """Say what is wrong with n-best lists for a model before it costs anything, and which command line to use.
 
-Only the first lists are looked at; a share that is wrong there is wrong everywhere.
+Only the first hypotheses of the first lists are looked at; a share that is wrong there is wrong everywhere.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,9 +15,11 @@ from trflm.language_model import LanguageModel
 from trflm.text.mapping import TextMapping, apply, parse_mapping
 
 LOOKED_AT = 500  # lists
+DEPTH = 5  # hypotheses of each whose words are looked at: those of a list are nearly the same
 LOUD = 0.2  # share of unknown words above which nothing good can come
 TRIED = ("none", "lower", "clitics", "lower,clitics", "lower,clitics,initials", "ptb")  # mappings, the simplest first
-CLEARLY = 0.01  # a mapping is proposed if it leaves fewer unknown words by this share
+CLEARLY, MOSTLY = 0.01, 0.8  # a mapping is proposed if it leaves fewer unknown words by this share, and this share of them
+SURE, UNSURE, IN_ORDER = 2, 1, 3  # standard errors: word errors show a wrong sign, hint at one; the order of lists does
 
 
 @dataclass(frozen=True)
@@ -52,17 +54,18 @@ def examine(
     steps = parse_mapping(mapping) if steps is None else steps
     some = list(islice(lists, LOOKED_AT))
     found = Examination(len(some), sum(map(len, some)))
-    texts = [text for nbest in some for text in nbest.texts]
+    texts = [text for nbest in some for text in nbest.texts[:DEPTH]]
     if not texts:
         return found
-    found.advice += _units(texts, references)
+    units = _units(texts, references)
+    found.advice += units
     for name, lm in models.items():
         found.oov[name], advice = _unknown(name, lm, texts, mapping, steps)
         found.advice += advice
         found.advice += [Advice(f"{name}: {caution}") for caution in _too_long(lm, texts, steps)]
     if references is not None:
         found.advice += _overlap(some, references)
-    found.advice += _scores(some, references, costs)
+    found.advice += _scores(some, None if units else references, costs)
     return found
 
 
@@ -81,7 +84,7 @@ def _unknown(
     shares = {tried: unknown_share(lm, texts, parse_mapping(tried)) for tried in TRIED if tried != mapping}
     best = min(shares, key=lambda tried: (round(shares[tried], 2), TRIED.index(tried)))
     loud = now > LOUD
-    if "table=" not in mapping and shares[best] < now - CLEARLY:
+    if "table=" not in mapping and shares[best] < min(now - CLEARLY, MOSTLY * now):
         problem = f"{name} does not know {now:.1%} of the words; with the mapping {best} it would be {shares[best]:.1%}"
         return now, [Advice(problem, f"--mapping {best}", loud)]
     if loud:
@@ -128,14 +131,39 @@ def _scores(lists: Sequence[NBestList], references: Mapping[str, str] | None, co
     spreads = [float(np.ptp(nbest.scores[ACOUSTIC])) for nbest in lists if len(nbest) > 1]
     if spreads and max(spreads) == 0:
         return [Advice("the acoustic scores of a list are all the same: they decide nothing", None)]
-    high = low = 0
-    for nbest in lists:
-        if references is not None and nbest.utterance in references:
-            score_K = nbest.scores[ACOUSTIC]
-            ends = [nbest.texts[int(score_K.argmax())], nbest.texts[int(score_K.argmin())]]
-            errors = word_errors(references[nbest.utterance], ends)
-            high, low = high + int(errors[0]), low + int(errors[1])
-    if high > low:
-        problem = f"the highest acoustic scores have {high} word errors, the lowest {low}: the sign is wrong"
-        return [Advice(f"{problem}; these are no costs" if costs else problem, None if costs else "--acoustic-is-cost", True)]
-    return []
+    said = {} if references is None else references
+    known = [nbest for nbest in lists if nbest.utterance in said]
+    evidence, loud = _by_errors(known, said) if known else _by_order(lists)
+    if not evidence:
+        return []
+    return [Advice(f"{evidence}; these are no costs" if costs else evidence, None if costs else "--acoustic-is-cost", loud)]
+
+
+def _by_errors(lists: Sequence[NBestList], references: Mapping[str, str]) -> tuple[str, bool]:
+    """How the word errors speak against the sign of the scores, if they do, and whether that is sure."""
+    high_U, low_U = np.array(
+        [
+            word_errors(
+                references[nbest.utterance], [nbest.texts[int(at(nbest.scores[ACOUSTIC]))] for at in (np.argmax, np.argmin)]
+            )
+            for nbest in lists
+        ]
+    ).T
+    worse_U = high_U - low_U
+    sure = worse_U.sum() / max(np.sqrt((worse_U**2).sum()), 1)
+    errors = f"the highest acoustic scores have {high_U.sum()} word errors, the lowest {low_U.sum()}: the sign"
+    return (
+        (f"{errors} is wrong", True) if sure >= SURE else (f"{errors} may be wrong", False) if sure >= UNSURE else ("", False)
+    )
+
+
+def _by_order(lists: Sequence[NBestList]) -> tuple[str, bool]:
+    """The same without references: hypotheses get worse down a list, so good scores should not come last."""
+    halves = [np.array_split(nbest.scores[ACOUSTIC], 2) for nbest in lists if len(nbest) > 1]
+    later = sum(bool(second.mean() > first.mean()) for first, second in halves)
+    if later - len(halves) / 2 < IN_ORDER * np.sqrt(len(halves)) / 2 or not later:
+        return "", False
+    return (
+        f"in {later} of {len(halves)} lists the later hypotheses have the higher acoustic scores: the sign may be wrong",
+        False,
+    )

@@ -6,13 +6,16 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import torch
 
+from trflm.errors import InputError
 from trflm.evaluation.bracket import Bracket, burnt_in
 from trflm.evaluation.narrow import Task
 from trflm.field.snapshots import FieldModel
 from trflm.learning.pull import PullConfig, pull
+from trflm.ranges import Amount, NotNegative, Range, Seed, Share, check_fields
 from trflm.sampling.estimator import Estimator, EstimatorConfig, Problem
 from trflm.seeds import generator
 
@@ -25,18 +28,17 @@ Say = Callable[[str], None]
 class Effort:
     """How long to work at an interval."""
 
-    minutes: float = 20.0
-    gap: float = 0.02  # stop when the upper end is by this share greater than the lower one; 0: never
-    burn_in: int = 10
+    minutes: Annotated[float, Range(0, math.inf, above=True)] = 20.0
+    gap: NotNegative = 0.02  # stop when the upper end is by this share greater than the lower one; 0: never
+    burn_in: Amount = 10
     pull: PullConfig = field(default_factory=PullConfig)  # of the proposal; also the moves of the burn-in
-    pull_share: float = 0.25  # of the time at most
-    seed: int = 1
+    pull_share: Share = 0.25  # of the time at most
+    seed: Seed = 1
 
     def __post_init__(self) -> None:
-        if not (self.minutes > 0 and self.gap >= 0 and self.burn_in >= 0 and self.seed >= 0):
-            raise ValueError("minutes must be positive, gap, burn_in and seed must not be negative")
-        if not 0 <= self.pull_share < 1:
-            raise ValueError(f"pull_share = {self.pull_share}: must be at least 0 and below 1")
+        check_fields(self)
+        if self.pull_share == 1:
+            raise InputError("pull_share = 1: must be below 1, or no time is left to estimate")
 
     def seconds_left(self, started: float) -> float:
         return 60 * self.minutes - (time.monotonic() - started)

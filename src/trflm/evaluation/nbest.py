@@ -20,6 +20,10 @@ from trflm.errors import InputError
 ACOUSTIC = "acoustic"  # the name of the recogniser's own score in every list
 LM = "lm"  # the name of the first pass's language model score, where there is one
 
+# Combined scores that differ by less are equal, and the first hypothesis wins: two that only differ in words unknown to a model
+# have the same score but for rounding, which depends on the machine.
+TIE = 1e-4
+
 
 class Kind(StrEnum):
     """What may be wrong with an n-best list."""
@@ -174,11 +178,12 @@ class NBest:
         """Every hypothesis, in order."""
         return (self.text(hypothesis) for hypothesis in range(self.n_hypotheses))
 
-    def best(self, score_H: np.ndarray) -> np.ndarray:
-        """[U] the hypothesis of highest score of each utterance, the first of equals."""
+    def best(self, score_H: np.ndarray, tie: float = 0.0) -> np.ndarray:
+        """[U] the hypothesis of highest score of each utterance, the first of equals; scores that differ by no more than `tie`
+        are equal."""
         starts_U = self.hyp_starts_U1[:-1]
-        top_U = np.maximum.reduceat(score_H, starts_U)
-        winners = np.flatnonzero(score_H == np.repeat(top_U, self.depths_U))
+        least_U = np.maximum.reduceat(score_H, starts_U) - tie
+        winners = np.flatnonzero(score_H >= np.repeat(least_U, self.depths_U))
         return winners[np.searchsorted(winners, starts_U)]
 
     def transcripts(self, chosen_U: np.ndarray) -> dict[str, str]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from trflm.evaluation.alignment import Alignment
 from trflm.evaluation.wer import WordErrors
+from trflm.ranges import Count, Seed, Share, bounded
 
 CHUNK = 4_000_000  # numbers held at once while resampling
 FEWEST = 20  # utterances of a bootstrap, segments of a matched-pairs test, that a p-value can rest on
@@ -39,13 +40,15 @@ class Comparison:
     p_matched_pairs: float | None  # two-sided; None of fewer than FEWEST segments
 
 
-def bootstrap_interval(errors: WordErrors, seed: int = 0, resamples: int = 10_000, level: float = 0.95) -> Interval:
+@bounded
+def bootstrap_interval(errors: WordErrors, seed: Seed = 0, resamples: Count = 10_000, level: Share = 0.95) -> Interval:
     """Percentile interval of the rate over resampled utterances."""
     drawn = np.concatenate(list(_resampled_rates(errors.words_U, errors.errors_U[:, None], seed, resamples)))
     return _percentiles(drawn[:, 0], level)
 
 
-def compare(a: WordErrors, b: WordErrors, seed: int = 0, resamples: int = 10_000, level: float = 0.95) -> Comparison:
+@bounded
+def compare(a: WordErrors, b: WordErrors, seed: Seed = 0, resamples: Count = 10_000, level: Share = 0.95) -> Comparison:
     """Paired bootstrap and matched-pairs test of B against A, on the same references."""
     assert a.utterances == b.utterances, "both systems are measured on the same references"
     both = np.stack([a.errors_U, b.errors_U], 1)

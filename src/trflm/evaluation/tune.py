@@ -16,6 +16,7 @@ import numpy as np
 from trflm.errors import InputError
 from trflm.evaluation.alignment import nbest_errors
 from trflm.evaluation.line_search import StepFunction, errors_along
+from trflm.evaluation.nbest import TIE
 from trflm.evaluation.second_pass.combine import ScoreTable
 from trflm.evaluation.weights import Weights
 
@@ -113,7 +114,7 @@ class Search:
         lines = ((zero_F @ f, direction_F @ f, e) for f, e in zip(self.features, self.errors, strict=True))
         return errors_along(lines, low, high)
 
-    def grid(self, oov_penalty: float | None) -> Iterator[Setting]:
+    def grid(self, oov_penalty: float | None, equal: bool = False) -> Iterator[Setting]:
         """Where to begin."""
         n_lms = len(self.names)
         if oov_penalty is not None:
@@ -122,11 +123,12 @@ class Search:
             penalties = (self.oov_unit,)
         else:
             penalties = tuple(unit * self.oov_unit for unit in OOV_GRID)
-        for unit, per_word, penalty, mix in product(SCALE_GRID, WORD_GRID, penalties, _mixtures(n_lms)):
+        mixtures = [(1 / n_lms,) * n_lms] if equal else _mixtures(n_lms)
+        for unit, per_word, penalty, mix in product(SCALE_GRID, WORD_GRID, penalties, mixtures):
             scale = unit * self.scale_unit
             yield Setting(tuple(scale * share for share in mix), per_word * scale, penalty)
 
-    def moves(self, setting: Setting, free_oov: bool) -> Iterator[tuple[Setting, Setting, float, float]]:
+    def moves(self, setting: Setting, free_oov: bool, equal: bool) -> Iterator[tuple[Setting, Setting, float, float]]:
         """The lines searched from a setting: two settings on each (t = 0 and t = 1) and how far t goes."""
         unit, scale = self.scale_unit, max(setting.scale, 0.1 * self.scale_unit)
         yield setting.rescaled(0.0), setting.rescaled(1.0), 0.0, SCALE_LIMIT * unit
@@ -137,18 +139,18 @@ class Search:
         if free_oov and not self.knows_all and setting.scale > 0:
             limit = OOV_LIMIT * max(self.oov_unit, 1.0)
             yield replace(setting, oov_penalty=0.0), replace(setting, oov_penalty=1.0), 0.0, limit
-        if len(setting.factors) > 1:
+        if len(setting.factors) > 1 and not equal:
             for k in range(len(setting.factors)):
                 without = (*setting.factors[:k], 0.0, *setting.factors[k + 1 :])
                 with_one = (*setting.factors[:k], 1.0, *setting.factors[k + 1 :])
                 yield replace(setting, factors=without), replace(setting, factors=with_one), 0.0, SCALE_LIMIT * unit
 
-    def descend(self, setting: Setting, free_oov: bool) -> tuple[Setting, int]:
+    def descend(self, setting: Setting, free_oov: bool, equal: bool = False) -> tuple[Setting, int]:
         """Exact line searches, each time the best of all lines, until none has fewer errors."""
         errors = int(self.errors_of([setting])[0])
         for _ in range(ROUNDS):
             reached = []
-            for zero, one, low, high in self.moves(setting, free_oov):
+            for zero, one, low, high in self.moves(setting, free_oov, equal):
                 steps = self.along(zero, one, low, high)
                 reached.append(_between(zero, one, steps.middle_of_least()))
             errors_G = self.errors_of(reached)
@@ -160,15 +162,20 @@ class Search:
 
 
 def tune(
-    table: ScoreTable, references: Mapping[str, str], oov_penalty: float | None = None, utterances: Sequence[int] | None = None
+    table: ScoreTable,
+    references: Mapping[str, str],
+    oov_penalty: float | None = None,
+    utterances: Sequence[int] | None = None,
+    equal: bool = False,
 ) -> Tuned:
-    """The weights of fewest word errors on these utterances (all if not said). An OOV penalty that is given stays."""
+    """The weights of fewest word errors on these utterances (all if not said). An OOV penalty that is given stays. With
+    `equal` all models have the same weight, as in the paper's combinations; scale and penalties are tuned all the same."""
     search = Search(table, references, utterances)
     if search.words == 0:
         raise InputError("the references have no words; tune on utterances in which something was said")
-    grid = list(search.grid(oov_penalty))
+    grid = list(search.grid(oov_penalty, equal))
     order = np.argsort(search.errors_of(grid), kind="stable")[:STARTS]
-    ends = [search.descend(grid[start], free_oov=oov_penalty is None) for start in order]
+    ends = [search.descend(grid[start], free_oov=oov_penalty is None, equal=equal) for start in order]
     setting, errors = min(ends, key=lambda end: end[1])
     weights = Weights.from_factors(search.names, setting.factors, setting.word_penalty, setting.oov_penalty)
     return Tuned(weights, errors, search.words, _scale_curve(search, setting))
@@ -193,7 +200,7 @@ def cross_validate(
     found = []
     for fold in range(folds):
         tuned = tune(table, references, oov_penalty, [u for u in range(n) if u % folds != fold])
-        chosen_U[fold::folds] = table.nbest.best(table.combine(tuned.weights))[fold::folds]
+        chosen_U[fold::folds] = table.nbest.best(table.combine(tuned.weights), TIE)[fold::folds]
         found.append(tuned.weights)
     return CrossValidated(chosen_U, found)
 

@@ -18,6 +18,7 @@ from trflm.evaluation.figures import Figures
 from trflm.files.parse import parse_json
 from trflm.files.reader import open_binary
 from trflm.files.records import IF_SET, from_record, to_record
+from trflm.files.remote import is_address
 from trflm.files.writer import write_text
 
 FORMAT = "trflm weights 1"
@@ -154,14 +155,13 @@ def for_models(tuned: TunedWeights, given: Mapping[str, str | None], path: str) 
 
 def content_hash(path: Path | str) -> str:
     """sha256 of the content: the same for a file and its .gz, and for a directory of the same files."""
-    path = Path(path)
     if str(path) == "-":
         raise InputError("-: standard input cannot be read twice, and its content must be known; give a file")
-    files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+    is_directory = not is_address(path) and Path(path).is_dir()
     digest = hashlib.sha256()
-    for file in files:
-        if path.is_dir():
-            digest.update(f"{file.name}\n".encode())
+    for file in sorted(file for file in Path(path).iterdir() if file.is_file()) if is_directory else [path]:
+        if is_directory:
+            digest.update(f"{Path(file).name}\n".encode())
         with open_binary(file) as opened:
             try:
                 while block := opened.read(1 << 20):

@@ -17,6 +17,7 @@ import torch
 
 import trflm
 from trflm.errors import InputError, TrainingError
+from trflm.experiment.board import BOARD
 from trflm.experiment.data import Data
 from trflm.experiment.paths import relocate
 from trflm.experiment.progress import Progress
@@ -25,13 +26,14 @@ from trflm.experiment.store import read_config
 from trflm.files.tensors import write_atomically
 from trflm.files.writer import check_regular, open_to_append
 from trflm.learning.loop import Moment
+from trflm.text import Batch
 
 # What a run has written that has nothing to lose yet: it may be started anew.
 BEFORE_A_CHECKPOINT = {"config.json", "vocab.txt", "metrics.jsonl", "train.log", "reference.safetensors"}
 FILES = (*sorted(BEFORE_A_CHECKPOINT), "training.safetensors", "model.safetensors")
 SNAPSHOTS = "snapshots"  # the directory of epoch-*.safetensors
 # Keys of [run] that a resumed run may set anew.
-MAY_CHANGE = {"epochs", "minutes", "checkpoint_seconds", "snapshots", "stop_window", "stop_gain", "threads"}
+MAY_CHANGE = {"epochs", "minutes", "checkpoint_seconds", "snapshots", "stop_window", "stop_gain", "threads", "tensorboard"}
 
 
 class RunDirectory:
@@ -89,7 +91,7 @@ def writing(path: Path) -> Iterator[None]:
 @contextmanager
 def locked(out: Path, resume: bool) -> Iterator[None]:
     """The run directory, ours alone until we end, however we end."""
-    begun = {path.name for path in out.iterdir()} - BEFORE_A_CHECKPOINT if out.is_dir() else set()
+    begun = {path.name for path in out.iterdir()} - BEFORE_A_CHECKPOINT - {BOARD} if out.is_dir() else set()
     if begun and not resume:
         raise InputError(f"{out}: exists already; go on with it by --resume, or give another --out")
     check_files(out)
@@ -112,6 +114,7 @@ def check_files(out: Path) -> None:
         check_regular(out / name)
         check_regular(out / f"{name}.part")
     check_regular(out / SNAPSHOTS, directory=True)
+    check_regular(out / BOARD, directory=True)
     for file in (out / SNAPSHOTS).glob("epoch-*"):
         check_regular(file)
 
@@ -140,9 +143,13 @@ def check_same(config: dict[str, Any], recipe: Recipe, data: Data, path: Path) -
 
 def fingerprint(data: Data) -> dict[str, Any]:
     """What the training text was, to see whether a resumed run gets the same."""
-    ids, lengths = data.train.sentences.ids_N.numpy(), data.train.sentences.lengths_B.numpy()
-    digest = hashlib.sha256(ids.tobytes() + lengths.tobytes() + data.vocab.to_text().encode()).hexdigest()
-    return {"sentences": len(lengths), "words": len(ids), "vocabulary": len(data.vocab), "sha256": digest}
+    text = data.train.sentences
+    if isinstance(text, Batch):
+        content = text.ids_N.numpy().tobytes() + text.lengths_B.numpy().tobytes()
+    else:
+        content = text.digest.encode()
+    digest = hashlib.sha256(content + data.vocab.to_text().encode()).hexdigest()
+    return {"sentences": len(text), "words": text.n_words, "vocabulary": len(data.vocab), "sha256": digest}
 
 
 def provenance() -> dict[str, Any]:

@@ -12,10 +12,12 @@ import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from trflm.experiment.recipe import Recipe
 from trflm.kinds import KINDS, PATH
+from trflm.ranges import range_of
 
 TYPES = {int: "whole number", float: "number", bool: "true or false", str: "string"}
 
@@ -53,9 +55,12 @@ def type_name(hint: Any, field: "dataclasses.Field[Any] | None" = None) -> str:
     if field is not None and KINDS in field.metadata:
         return "sections"
     if get_origin(hint) is Annotated:
-        return "path" if PATH in get_args(hint) else type_name(get_args(hint)[0])
+        allowed = "" if (found := range_of(hint)) is None else f" {found}"
+        return "path" if PATH in get_args(hint) else type_name(get_args(hint)[0]) + allowed
+    if get_origin(hint) in (Union, UnionType):
+        return " or ".join(map(type_name, get_args(hint)))
     if get_origin(hint) is tuple:
-        return f"list of {type_name(get_args(hint)[0])}s"
+        return "list of " + type_name(get_args(hint)[0]).replace("number", "numbers").replace("path", "paths")
     if get_origin(hint) is Literal:
         return " or ".join(map(written, get_args(hint)))
     return TYPES[hint]

@@ -6,9 +6,11 @@ keeps the paths as they were found, and the directory they start from, so that i
 """
 
 import dataclasses
+import glob
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from trflm.errors import InputError
 from trflm.kinds import PATH
@@ -31,6 +33,9 @@ def relocate(config: T, find: Callable[[str], str], keep: Iterable[str] = (), na
 def _relocated(value: Any, hint: Any, find: Callable[[str], str], keep: set[str], key: str) -> Any:
     if dataclasses.is_dataclass(value):
         return relocate(value, find, keep, key)
+    if get_origin(hint) in (Union, UnionType):
+        single, several = get_args(hint)
+        hint = several if isinstance(value, tuple) else single
     if isinstance(value, tuple):
         inner = (*get_args(hint), None)[0]
         return tuple(_relocated(item, inner, find, keep, key) for item in value)
@@ -49,12 +54,18 @@ def paths_of(config: Any) -> list[str]:
 
 
 def first_found(*directories: Path) -> Callable[[str], str]:
-    """A path relative to the first of these directories in which it exists; as it is if there is none."""
+    """A path relative to the first of these directories in which it exists, or something that matches it as a pattern does;
+    as it is if there is none."""
 
     def find(path: str) -> str:
-        return next((str(at / path) for at in directories if (at / path).exists()), path)
+        return next((str(at / path) for at in directories if (at / path).exists() or matches(at / path)), path)
 
     return find
+
+
+def matches(pattern: Path) -> bool:
+    """Whether it is a pattern (*, ?, []) and some file has such a name."""
+    return glob.has_magic(str(pattern)) and any(glob.iglob(str(pattern), recursive=True))
 
 
 def keys_of(overrides: Iterable[str]) -> set[str]:

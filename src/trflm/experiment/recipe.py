@@ -17,6 +17,7 @@ from trflm.kinds import KINDS, PathName, Start, one_of
 from trflm.learning.context import Context, FieldLearnerConfig
 from trflm.learning.loop import Learner
 from trflm.learning.lstm import WindowsConfig
+from trflm.learning.shards import WHOLE, Shards
 from trflm.lms import noise
 from trflm.lms.lstm import LSTMConfig
 from trflm.lms.ngram import KneserNeyConfig
@@ -24,6 +25,7 @@ from trflm.lms.noise import NoiseConfig
 from trflm.lms.proposals.lstm import LSTMProposalConfig
 from trflm.lms.reference import ReferenceConfig
 from trflm.potentials.protocol import PotentialConfig
+from trflm.ranges import Amount, Count, NotNegative, Seed, ThreadCount, Weight
 from trflm.seeds import generator
 
 
@@ -31,22 +33,25 @@ from trflm.seeds import generator
 class RunConfig:
     """[run]: how long, how often, on what."""
 
-    seed: int = 1  # everything random follows from it
-    epochs: int = 10  # how often the text is gone through, at most
-    minutes: float = 0.0  # most training time; 0: no limit
-    checkpoint_seconds: float = 60.0  # between two checkpoints; there is one more at the end of every epoch
-    snapshots: int = 0  # how many of the last epochs' models to keep; their scores are averaged
-    stop_window: int = 0  # epochs: stop when their mean dev criterion is not above that of the same number before; 0: never
-    stop_gain: float = 0.0  # by how much it has to be above
+    seed: Seed = 1  # everything random follows from it
+    epochs: Count = 10  # how often the text is gone through, at most
+    minutes: NotNegative = 0.0  # most training time; 0: no limit
+    checkpoint_seconds: NotNegative = 60.0  # between two checkpoints; there is one more at the end of every epoch
+    snapshots: Amount = 0  # how many of the last epochs' models to keep; their scores are averaged
+    stop_window: Amount = 0  # epochs: stop when their mean dev criterion is not above that of the same number before; 0: never
+    stop_gain: Weight = 0.0  # by how much it has to be above
     keep_best: bool = False  # save the model of the epoch with the best dev criterion instead of the last one
     init: PathName = ""  # start from the model of this run instead of random parameters
-    threads: int = 0  # of the CPU; 0: torch's choice
-    device: str = "cpu"  # where to train, as torch names it
+    threads: ThreadCount = 0  # of the CPU; 0: torch's choice, or 1 for each process of torchrun
+    device: str = "cpu"  # where to train, as torch names it; with torchrun, "cuda" is a GPU for each process
+    shards: Amount = 0  # parts of a step, so many processes at most (docs/scale.md); 0: 8 with torchrun, else 1
+    tensorboard: bool = False  # write metrics as TensorBoard events too, to RUN/tensorboard (extra `tensorboard`)
+    exact: bool = True  # whether any number of processes come to the same parameters, bit for bit
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
             raise ValueError(f"epochs = {self.epochs}: must be at least 1")
-        for name in ("seed", "minutes", "checkpoint_seconds", "snapshots", "stop_window", "threads"):
+        for name in ("seed", "minutes", "checkpoint_seconds", "snapshots", "stop_window", "threads", "shards"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} = {getattr(self, name)}: must be a number from 0 up")
         if self.keep_best and self.snapshots:
@@ -57,8 +62,8 @@ class RunConfig:
 class EstimateConfig:
     """[run] of a model that is estimated at once. Nothing in it is random; the seed is there because every run has one."""
 
-    seed: int = 1  # plays no part
-    threads: int = 0  # of the CPU; 0: torch's choice
+    seed: Seed = 1  # plays no part
+    threads: ThreadCount = 0  # of the CPU; 0: torch's choice
 
 
 @dataclass(frozen=True)
@@ -73,13 +78,14 @@ class FieldRecipe:
     learner: FieldLearnerConfig = one_of(lambda: learning.FIELD_LEARNERS)
     run: RunConfig = field(default_factory=RunConfig)
 
-    def build(self, data: Data, fresh: bool) -> Learner:
+    def build(self, data: Data, fresh: bool, shards: Shards = WHOLE) -> Learner:
         """The learner at its start. Unless `fresh`, what only a start needs (word2vec, another run) is left out: a checkpoint
         follows."""
         given = given_by(Path(self.run.init), data.vocab) if fresh and self.run.init else None
         sections = (self.model, self.reference, self.proposal, self.noise)
         run, text = self.run, data.train.sentences
-        return self.learner.build(Context(data.vocab, text, *sections, run.seed, run.device, fresh, given, load_model))
+        context = Context(data.vocab, text, *sections, run.seed, run.device, fresh, given, load_model, shards)
+        return self.learner.build(context)
 
 
 @dataclass(frozen=True)
@@ -100,12 +106,12 @@ class LSTMRecipe:
                 f"make it run.epochs = {self.run.epochs}, or more"
             )
 
-    def build(self, data: Data, fresh: bool) -> Learner:
+    def build(self, data: Data, fresh: bool, shards: Shards = WHOLE) -> Learner:
         """The learner at its start: see `FieldRecipe.build`."""
         lstm = self.model.build(Start(data.vocab, rng=generator(self.run.seed, "init")))
         if fresh and self.run.init:
             given_by(Path(self.run.init), data.vocab).fill(lstm, "[model]", "lstm")
-        return self.learner.build(lstm.to(self.run.device), data.train.sentences)
+        return self.learner.build(lstm.to(self.run.device), data.train.sentences, shards)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from trflm import lms, potentials
@@ -15,10 +16,12 @@ from trflm.experiment.toml import choose, parse
 from trflm.field.snapshots import REFERENCE, FieldModel
 from trflm.field.trf import TRF
 from trflm.files.parse import parse_json
+from trflm.files.reader import read_whole
 from trflm.files.tensors import MissingFile, load_note, load_state, save_state
 from trflm.kinds import Start
 from trflm.language_model import LanguageModel, Origin, Stored
 from trflm.learning.context import Given
+from trflm.lms.lstm import LSTM
 from trflm.lms.ngram import KneserNeyConfig, NGram, read_arpa
 from trflm.lms.proposals import stored_proposal
 from trflm.lms.proposals.lstm import LSTMProposalConfig
@@ -27,6 +30,7 @@ from trflm.potentials.protocol import PotentialConfig
 from trflm.potentials.tilted import Tilted
 from trflm.sampling.draw import FieldSampler
 from trflm.sampling.mixture import TransMSConfig
+from trflm.speed.devices import check_device
 from trflm.text import Vocab
 
 
@@ -64,7 +68,7 @@ def given_by(run: Path, vocab: Vocab) -> Given:
     return Given(file, state)
 
 
-def load_model(path: Path | str, bf16: bool = False) -> LanguageModel:
+def load_model(path: Path | str, bf16: bool = False, device: str = "cpu") -> LanguageModel:
     """Load a language model of any kind; of a random field, the snapshots it kept.
 
         lm = trflm.load("runs/tiny")
@@ -73,9 +77,13 @@ def load_model(path: Path | str, bf16: bool = False) -> LanguageModel:
     Args:
         path: A run directory of `trf train`, a saved model directory or an ARPA file (.arpa, .arpa.gz).
         bf16: Multiply in bf16, if the model is a random field and the CPU has instructions for it.
+        device: Where a network computes its scores: "cpu", or as torch names a GPU. N-gram models are looked up on the CPU.
     """
     path = Path(path)
+    check_device(device, "device")
     lm, config = (read_arpa(path), {}) if is_arpa(path) else _load_directory(path, bf16)
+    if isinstance(lm, FieldModel | LSTM):
+        lm.to(device)
     types = config.get("unknown_types")
     lm.origin = Origin(path, types if isinstance(types, int) else 0)
     return lm
@@ -102,6 +110,7 @@ def _load_directory(path: Path, bf16: bool) -> tuple[LanguageModel, dict[str, An
     if kind in lms.DIRECTED:
         state, _ = load_content(last, vocab)
         with belonging(last):
+            check_size(model, vocab, state)
             return model.stored(vocab, state), config
     lm = load_fields(path, model, recipe, vocab)
     if bf16:
@@ -116,6 +125,7 @@ def load_fields(path: Path, model: PotentialConfig, recipe: dict[str, Any], voca
     fields: list[TRF] = []
     for file, (state, note) in zip(files, contents, strict=True):
         with belonging(file):
+            check_size(model, vocab, state)
             potential = model.build(Start(vocab))
             trf = TRF(vocab, Tilted(potential, reference) if reference else potential, state["trf"]["pi"])
             trf.load_state_dict(state["trf"])
@@ -171,6 +181,16 @@ def load_content(file: Path, vocab: Vocab) -> tuple[dict[str, Any], dict[str, An
     return state, note
 
 
+def check_size(model: Any, vocab: Vocab, state: dict[str, Any]) -> None:
+    """The network that config.json asks for has no more numbers than the file holds: a larger one is never built."""
+    if not isinstance(model, KneserNeyConfig):  # which is all in its file
+        with torch.device("meta"):  # shapes alone
+            asked = sum(parameter.numel() for parameter in model.build(Start(vocab)).parameters())
+        held = sum(tensor.numel() for _, tensor in tensors_of(state))
+        if asked > held:
+            raise InputError(f"model asks for {asked:,} parameters, but there are {held:,} numbers here")
+
+
 def tensors_of(state: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
     """(path, tensor) of all tensors in nested state."""
     if isinstance(state, Tensor):
@@ -192,7 +212,7 @@ def belonging(file: Path) -> Iterator[None]:
 
 def read_config(path: Path) -> dict[str, Any]:
     try:
-        config = parse_json(path.read_text(encoding="utf-8"))
+        config = parse_json(read_whole(path))
         if not isinstance(config, dict):
             raise ValueError("not a JSON object")
     except FileNotFoundError as error:

@@ -5,22 +5,23 @@ A section that can hold several kinds of thing says which by `kind = "..."`; the
 
 import dataclasses
 import difflib
-import math
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from trflm.errors import InputError
 from trflm.files.parse import parse_toml
+from trflm.files.reader import read_whole
 from trflm.kinds import KINDS
+from trflm.ranges import check, range_of
 
-MOST = 2**53  # of whole numbers
 NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a string in quotes"}
 
 
 def read_tables(path: Path | str) -> dict[str, Any]:
     """The tables of a TOML file."""
     try:
-        return parse_toml(Path(path).read_text(encoding="utf-8"))
+        return parse_toml(read_whole(path))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -47,7 +48,15 @@ def apply_override(tables: dict[str, Any], override: str) -> None:
 
 
 def parse(kind: Any, value: Any, where: str, name: str = "", kinds: tuple[type, ...] = ()) -> Any:
-    """`value` as an instance of `kind`: a dataclass (from a table), a tuple, or a plain type; or of one of several `kinds`."""
+    """`value` as an instance of `kind`: a dataclass (from a table), a tuple, or a plain type, perhaps with its range; or of one
+    of several `kinds`."""
+    if get_origin(kind) in (Union, UnionType):  # one of something, or a list of them
+        single, several = get_args(kind)
+        kind = several if isinstance(value, list) else single
+    if get_origin(kind) is Annotated:
+        if (allowed := range_of(kind)) is not None and isinstance(value, int | float):
+            check(value, allowed, f"{where}: {name} = ")
+        return parse(get_args(kind)[0], value, where, name, kinds)
     if get_origin(kind) is tuple:
         if not isinstance(value, list):
             raise InputError(f"{where}: {name} = {value!r}: expected a list")
@@ -60,12 +69,8 @@ def parse(kind: Any, value: Any, where: str, name: str = "", kinds: tuple[type, 
         if value not in get_args(kind):
             raise InputError(f"{where}: {name} = {value!r}: expected {' or '.join(map(repr, get_args(kind)))}")
         return value
-    if isinstance(value, int) and abs(value) > MOST:
-        raise InputError(f"{where}: {name}: a number of {len(str(abs(value)))} digits is beyond every use")
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if isinstance(value, float) and math.isnan(value):
-        raise InputError(f"{where}: {name} = nan: expected a number")
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
         raise InputError(f"{where}: {name} = {value!r}: expected {NAMES[kind]}")
     return value
@@ -75,7 +80,7 @@ def parse_table(kind: Any, table: Any, where: str, name: str = "") -> Any:
     """A dataclass from a table; keys that it lacks have their defaults."""
     if not isinstance(table, dict):
         raise InputError(f"{where}: {name} = {table!r}: expected a section [{name}]")
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, include_extras=True)
     fields = {f.name: f for f in dataclasses.fields(kind)}
     for key in table:
         if key not in fields:

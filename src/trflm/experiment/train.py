@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,13 +18,20 @@ from typing import Any
 import torch
 
 from trflm.errors import InputError, TrainingError
+from trflm.experiment.board import board, check_board
+from trflm.experiment.data import Data
 from trflm.experiment.directory import SNAPSHOTS, RunDirectory, locked, writing
 from trflm.experiment.progress import Progress, shown
 from trflm.experiment.recipe import FieldRecipe, LSTMRecipe, RunConfig
-from trflm.experiment.store import belonging, save_fixed_parts, save_model
+from trflm.experiment.store import belonging, read_config, save_fixed_parts, save_model
 from trflm.files.tensors import load_state, save_state
 from trflm.learning.loop import Learner, Moment, training
 from trflm.learning.schedules import stopped_rising
+from trflm.learning.shards import Shards
+from trflm.speed.devices import check_device
+from trflm.speed.workers import started_together, workers
+
+SHARDS = 8  # of a run that torchrun starts, unless the recipe says how many
 
 
 class Interrupted(Exception):
@@ -35,17 +42,61 @@ class Interrupted(Exception):
         self.exit_code = 128 + number
 
 
-def train(recipe: FieldRecipe | LSTMRecipe, out: Path, resume: bool, progress: Progress) -> None:
-    """Train from a recipe into directory `out`: from the start, or on from its last checkpoint."""
-    check_device(recipe.run.device)
+StepsRecipe = FieldRecipe | LSTMRecipe
+
+
+def train(recipe: StepsRecipe, out: Path, resume: bool, progress: Progress) -> None:
+    """Train from a recipe into directory `out`: from the start, or on from its last checkpoint. Of several processes that
+    torchrun has started, the first does all that is done once and takes the decisions; the others only compute."""
+    check_device(recipe.run.device, "run.device")
+    check_board(recipe.run.tensorboard)
     if recipe.run.threads:
         torch.set_num_threads(recipe.run.threads)
-    data = recipe.data.read()
+    elif started_together() and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)
+    with workers(recipe.run.device) as team:
+        recipe = replace(recipe, run=replace(recipe.run, shards=team.from_first(lambda: shards_of(recipe.run, out))))
+        shards = Shards(max(recipe.run.shards, 1), team, recipe.run.exact)
+        data = team.first_then_others(recipe.data.read)
+        signal_number = lead(recipe, data, shards, out, resume, progress) if team.first else assist(recipe, data, shards)
+    if signal_number:
+        raise Interrupted(signal_number)
+
+
+def shards_of(run: RunConfig, out: Path) -> int:
+    """As the recipe says; if it does not, as the run was started."""
+    config, checkpoint = out / "config.json", out / "training.safetensors"
+    if run.shards or (not started_together() and not checkpoint.exists()):
+        return run.shards
+    return int(read_config(config).get("recipe", {}).get("run", {}).get("shards", 0)) if checkpoint.exists() else SHARDS
+
+
+def assist(recipe: StepsRecipe, data: Data, shards: Shards) -> int:
+    """Compute some of the shards of every step until the first process stops; the signal that stopped it, or 0."""
+    learner, team = recipe.build(data, fresh=False, shards=shards), shards.workers
+    start: tuple[dict[str, Any], int] | None = team.from_first(lambda: None)
+    if start is None:
+        return 0
+    state, step = start
+    learner.load_state_dict(state)
+    with stop_signals(insist=False) as stop:
+        for _ in training(learner, None, epochs=recipe.run.epochs, seed=recipe.run.seed, steps_done=step):
+            stopped_by, over = team.greatest([sum(stop[:1]), 0])
+            if stopped_by or over:
+                return stopped_by
+    return 0
+
+
+def lead(recipe: StepsRecipe, data: Data, shards: Shards, out: Path, resume: bool, progress: Progress) -> int:
+    """The run itself; the signal that stopped it, or 0."""
+    team = shards.workers
     with locked(out, resume), RunDirectory(out, recipe, data) as run, progress:
         for corpus in (data.train, data.dev):
             if corpus is not None:
                 run.log(corpus.summary(), progress)
-        learner = recipe.build(data, fresh=not run.checkpoint.exists())
+        if shards.count > 1:
+            run.log(f"{shards.count} shards a step, by {team.size} process{'es' if team.size > 1 else ''}", progress)
+        learner = recipe.build(data, fresh=not run.checkpoint.exists(), shards=shards)
         for note in learner.notes:
             run.log(note, progress)
         save_fixed_parts(out, learner.model)
@@ -56,16 +107,19 @@ def train(recipe: FieldRecipe | LSTMRecipe, out: Path, resume: bool, progress: P
         done = checkpoints.restore(learner)
         run.log(f"{'resumed at' if done.step else 'started at'} step {done.step}", progress)
         over = is_over(recipe.run, done)
+        team.from_first(lambda: None if over else (learner.state_dict(), done.step))
         if over:
             run.log(f"nothing to do at step {done.step}: {over}", progress)
-            return
-        with stop_signals() as stop:
+            return 0
+        with stop_signals(insist=not started_together()) as stop, board(out, recipe.run.tensorboard, done.step) as show:
+            stopped_by = 0
             started = saved = epoch_started = time.monotonic()
             for moment in training(learner, dev, epochs=recipe.run.epochs, seed=recipe.run.seed, steps_done=done.step):
                 now = time.monotonic()
                 done = Done(moment.step, done.seconds + now - started, done.dev_history)
                 started = now
                 run.record(moment, done.seconds)
+                show(moment)
                 progress.update(moment)
                 if moment.dev is not None:
                     done.dev_history.append(moment.dev["criterion"])
@@ -74,24 +128,18 @@ def train(recipe: FieldRecipe | LSTMRecipe, out: Path, resume: bool, progress: P
                     metrics = shown({**moment.metrics, **(moment.dev or {})})
                     run.note(f"epoch {moment.epoch:.0f}, step {moment.step}: {rate:.3g} sentences a second, {metrics}")
                     epoch_started = now
-                reason = signalled(stop) or is_over(recipe.run, done)
+                over = is_over(recipe.run, done)
+                stopped_by, _ = team.greatest([sum(stop[:1]), int(over is not None)])
+                reason = signalled(stopped_by) or over
                 if reason or moment.epoch.is_integer() or now - saved >= recipe.run.checkpoint_seconds:
                     checkpoints.save(learner, done, moment)
                     saved = time.monotonic()
                 if reason:
                     run.log(f"stopped after step {done.step}: {reason}", progress)
                     break
-        if stop:
-            raise Interrupted(stop[0])
-        run.log(f"finished at step {done.step}; the model is in {out}", progress)
-
-
-def check_device(device: str) -> None:
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"run.device = {device!r}: cannot be used: {reason}; give cpu, or a device torch has") from error
+        if not stopped_by:
+            run.log(f"finished at step {done.step}; the model is in {out}", progress)
+        return stopped_by
 
 
 @dataclass(frozen=True)
@@ -103,8 +151,8 @@ class Done:
     dev_history: list[float]  # the dev criterion of each epoch
 
 
-def signalled(stop: list[int]) -> str | None:
-    return f"{signal.Signals(stop[0]).name}; everything is saved, go on with --resume" if stop else None
+def signalled(number: int) -> str | None:
+    return f"{signal.Signals(number).name}; everything is saved, go on with --resume" if number else None
 
 
 def is_over(run: RunConfig, done: Done) -> str | None:
@@ -198,12 +246,13 @@ def check_state(state: Any, step: int, path: str = "") -> None:
 
 
 @contextmanager
-def stop_signals() -> Iterator[list[int]]:
-    """A list that a first SIGINT or SIGTERM puts its number in; a second one interrupts at once."""
+def stop_signals(insist: bool) -> Iterator[list[int]]:
+    """A list that a first SIGINT or SIGTERM puts its number in; a second one interrupts at once, if it may `insist`. Under
+    torchrun it may not: the same Ctrl-C can arrive twice, and torchrun ends by itself who does not stop in half a minute."""
     received: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
-        if received:
+        if received and insist:
             raise KeyboardInterrupt
         received.append(number)
 

@@ -17,8 +17,10 @@ from torch import Tensor
 from trflm.field.trf import TRF
 from trflm.language_model import LanguageModel
 from trflm.potentials.cnn.network import CNNLayers
+from trflm.potentials.protocol import Potential
 from trflm.potentials.tilted import Tilted
 from trflm.speed.bf16 import has_bf16
+from trflm.speed.devices import device_of
 from trflm.speed.threads import on_torch_threads
 from trflm.text import Batch
 from trflm.text.batch import in_parts
@@ -69,13 +71,18 @@ class Engine:
             log_prob_B = field.log_norm(part.lengths_B)
             if isinstance(field.potential, Tilted):
                 tilted = field.potential
-                log_prob_B += float(tilted.factor) * tilted.potential.score(part)
+                log_prob_B += float(tilted.factor) * phi_of(tilted.potential, part)
                 log_prob_B += float(tilted.share) * references[tilted.reference]
             else:
-                log_prob_B += field.potential.score(part)
+                log_prob_B += phi_of(field.potential, part)
         if sum(cnn.word_table.rows.nbytes for cnn in cnns(field)) > self.most_bytes:
             field.potential.forget()
         return log_prob_B
+
+
+def phi_of(potential: Potential, part: Batch) -> Tensor:
+    """[B] computed where the potential is, and back to where the sentences are."""
+    return potential.score(part.to(device_of(potential))).to(part.device)
 
 
 def cnns(field: TRF) -> Iterator[CNNLayers]:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from trflm.errors import InputError
 from trflm.field.engine import Engine
 from trflm.field.trf import TRF
 from trflm.language_model import Explanation, LanguageModel, Origin, Stored
 from trflm.potentials.tilted import Tilted
+from trflm.ranges import Amount, Count, Seed, bounded
 from trflm.seeds import generator
 from trflm.text import Batch, Vocab
 
@@ -75,6 +75,16 @@ class FieldModel:
     def proposal(self) -> Any:
         return self.sampler.proposal
 
+    def to(self, device: str) -> "FieldModel":
+        """Move the potentials, which is where the work is. The rest stays on the CPU; so do sampling and estimates of log Z."""
+        for field in self.fields:
+            moved = field.potential.potential if isinstance(field.potential, Tilted) else field.potential
+            assert isinstance(moved, nn.Module)
+            log_Z1 = field.log_Z1()
+            moved.to(device)
+            field.remember_log_Z1(log_Z1)
+        return self
+
     def log_prob(self, sentences: Batch | Sequence[str]) -> Tensor:
         return self.engine.log_prob(self.vocab.batch(sentences))
 
@@ -98,10 +108,9 @@ class FieldModel:
     def in_order(self, seed: int = 1) -> Mapping[str, LanguageModel]:
         return {}
 
-    def sample(self, n: int, *, seed: int = 1, length: int | None = None, burn_in: int = 50) -> list[str]:
+    @bounded
+    def sample(self, n: Count, *, seed: Seed = 1, length: Count | None = None, burn_in: Amount = 50) -> list[str]:
         """n independent sentences of the last field, each from a chain of its own after `burn_in` sweeps."""
-        if n < 1 or seed < 0 or burn_in < 0 or (length is not None and length < 1):
-            raise InputError("the number of sentences and --length must be at least 1, seed and burn-in must not be negative")
         rng = generator(seed, "sample")
         batch = self.sampler.draw(rng, self.fields[-1], n, length, burn_in)
         return self.vocab.sentences(batch)

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from trflm.language_model import Explanation
 from trflm.potentials.protocol import Potential
+from trflm.potentials.tilted import Tilted
+from trflm.speed.devices import device_of
 from trflm.text import Batch, Vocab
 from trflm.text.batch import in_parts
 from trflm.text.lengths import PI_FLOOR
@@ -64,7 +66,12 @@ class TRF(nn.Module):
     def phi(self, batch: Batch) -> Tensor:
         """[B] the potential for scoring: float64, no gradient, in parts that bound the memory."""
         with torch.no_grad():
-            return torch.cat([self.potential.score(part).double() for part in in_parts(batch)])
+            parts = [self.potential.score(self._there(part)) for part in in_parts(batch)]
+            return torch.cat([phi_B.to(self.zeta.device).double() for phi_B in parts])
+
+    def _there(self, part: Batch) -> Batch:
+        """Where the potential is; one with a reference moves what has to be moved by itself."""
+        return part if isinstance(self.potential, Tilted) else part.to(device_of(self.potential))
 
     def log_prob(self, sentences: Batch | Sequence[str]) -> Tensor:
         """[B] log p(l, x), float64."""
@@ -75,7 +82,8 @@ class TRF(nn.Module):
         """What each position adds to phi, and log pi_l - log Z_l."""
         batch = self.vocab.batch(sentences).to(self.zeta.device)
         with torch.no_grad():
-            word_N = torch.cat([self.potential.contributions(part).double() for part in in_parts(batch)])
+            parts = [self.potential.contributions(self._there(part)) for part in in_parts(batch)]
+            word_N = torch.cat([of_part.to(self.zeta.device).double() for of_part in parts])
         return Explanation(batch, word_N, self.log_norm(batch.lengths_B))
 
     def log_norm(self, lengths_B: Tensor) -> Tensor:

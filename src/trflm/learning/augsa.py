@@ -11,6 +11,7 @@ has a default of 0 or false in `AugSAConfig`: docs/math.md has its equations, do
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,11 +28,13 @@ from trflm.learning.batches import ShuffledBatches
 from trflm.learning.context import Context, FieldLearner
 from trflm.learning.loop import Metrics, clip_gradient
 from trflm.learning.replacements import DevChoice
+from trflm.learning.shards import WHOLE, Shard, Shards
 from trflm.learning.start import StartConfig, estimate_zeta, start_chains, teach
 from trflm.learning.watch import STUCK, lengths_in_tens, stop_if_stuck, stop_if_zeta_runs_away
-from trflm.learning.zeta import ZetaSteps, follow, two_stage
+from trflm.learning.zeta import FlowSteps, ZetaSteps, follow, two_stage
 from trflm.lms.proposals.lstm import LSTMProposal
 from trflm.lms.proposals.protocol import draw_sentences_of
+from trflm.ranges import Count, NotNegative, Positive, Share, Steps
 from trflm.sampling.autocorrelation import integrated_autocorrelation, recent
 from trflm.sampling.chains import Chains, MoveInfo, Target, Weighted
 from trflm.sampling.mixture import trans_ms
@@ -46,26 +49,27 @@ HISTORY = 100  # steps over which the autocorrelation of phi is taken
 class AugSAConfig(StartConfig):
     """[learner] kind = "augsa": the paper's algorithm and settings."""
 
-    batch: int = 1000  # K_D: sentences of text a step
-    chains: int = 100  # K_B: Markov chains
-    lr: float = 1.0  # gamma_theta = lr / (t + lr_delay)
-    lr_delay: float = 1e4  # steps
-    l2: float = 0.0  # penalty (l2 / 2) |theta|^2
-    warm_up: int = 0  # first steps of theta, in which its rate rises along a line
-    epsilon: float = 1e-8  # of Adam: gradients well below it make steps in proportion to their size
+    batch: Count = 1000  # K_D: sentences of text a step
+    chains: Count = 100  # K_B: Markov chains
+    lr: Positive = 1.0  # gamma_theta = lr / (t + lr_delay)
+    lr_delay: NotNegative = 1e4  # steps
+    l2: NotNegative = 0.0  # penalty (l2 / 2) |theta|^2
+    warm_up: Steps = 0  # first steps of theta, in which its rate rises along a line
+    epsilon: Positive = 1e-8  # of Adam: gradients well below it make steps in proportion to their size
     balance_lengths: bool = False  # weigh data and chains such that their lengths are as pi has them; see `balance`
-    average: float = 0.0  # the share that a running mean of theta and zeta keeps in a step; 0: no mean
-    zeta_decay: float = 0.2  # gamma_zeta = t^-zeta_decay
-    zeta_first_stage: int = 0  # steps after which gamma_zeta goes on as 1/t; 0: never
-    zeta_cap: float = 10.0  # greatest step of one zeta_l
-    zeta_smooth: float = 0.0  # mass of pi0 between knots of a smooth zeta; 0: every length for itself; see `zeta`
+    average: Share = 0.0  # the share that a running mean of theta and zeta keeps in a step; 0: no mean
+    zeta_decay: NotNegative = 0.2  # gamma_zeta = t^-zeta_decay
+    zeta_first_stage: Steps = 0  # steps after which gamma_zeta goes on as 1/t; 0: never
+    zeta_cap: Positive = 10.0  # greatest step of one zeta_l
+    zeta_smooth: NotNegative = 0.0  # mass of pi0 between knots of a smooth zeta; 0: every length for itself; see `zeta`
     expected_lengths: bool = False  # move zeta by the probability of each length within reach instead of a count
+    zeta_flows: bool = False  # move zeta by what flows between lengths, however many chains each has: no swinging; see `zeta`
     zeta_follows: bool = False  # move zeta with theta, to first order; see `zeta.follow`
-    calibration_steps: int = 0  # first steps in which theta rests, so that zeta and mu come to fit a model trained otherwise
-    lr_proposal: float = 1.0  # gamma_mu
-    clip_proposal: float = 5.0  # greatest gradient norm of mu
+    calibration_steps: Steps = 0  # first steps in which theta rests, so that zeta and mu come to fit a model trained otherwise
+    lr_proposal: NotNegative = 1.0  # gamma_mu
+    clip_proposal: Positive = 5.0  # greatest gradient norm of mu
     adam_proposal: bool = False  # Adam in place of SGD; then lr_proposal is to be a thousandth or so
-    data_proposal: float = 0.0  # the share of the data in what mu learns from
+    data_proposal: Share = 0.0  # the share of the data in what mu learns from
     dev_choice: bool = False  # report the criterion of the other learners too
     kind: Literal["augsa"] = "augsa"
 
@@ -89,10 +93,11 @@ class AugSAConfig(StartConfig):
             teach(proposal, context.text, self.teach_epochs, context.seed)
         if context.fresh and self.zeta_draws:
             notes.append(estimate_zeta(context.rng(4), trf, proposal, self.zeta_draws))
-        learner = AugSA(trf, proposal, pi0, batches, self, context.rng(2))
+        context.shards.check_divides(self.chains, "learner.chains")
+        learner = AugSA(trf, proposal, pi0, batches, self, context.rng(2), context.shards)
         if context.fresh and (self.burn_in or self.chains_at_data):
             lengths_C = learner.chains.lengths_B
-            learner.chains = start_chains(context.rng(5), trf, proposal, lengths_C, context.text, self)
+            learner.chains = start_chains(context.rng(5), trf, proposal, lengths_C, context.sample, self)
         learner.notes = notes
         if self.dev_choice:
             learner.dev_choice = DevChoice(context.replacements)
@@ -110,8 +115,9 @@ class AugSA(FieldLearner):
         batches: ShuffledBatches,
         config: AugSAConfig,
         rng: torch.Generator,
+        shards: Shards = WHOLE,
     ) -> None:
-        self.trf, self.proposal, self.batches, self.config = trf, proposal, batches, config
+        self.trf, self.proposal, self.batches, self.config, self.shards = trf, proposal, batches, config, shards
         self.pi0 = pi0.to(trf.zeta)
         self.target = Target(trf, self.pi0)
         self.theta = list(trf.potential.parameters())
@@ -119,6 +125,7 @@ class AugSA(FieldLearner):
         optimiser = torch.optim.Adam if config.adam_proposal else torch.optim.SGD
         self.of_mu = optimiser(proposal.parameters(), lr=config.lr_proposal)
         self.zeta_steps = ZetaSteps(self.pi0, config.zeta_cap, config.zeta_smooth)
+        self.flow_steps = FlowSteps(self.pi0, config.zeta_cap, config.zeta_smooth) if config.zeta_flows else None
         self.mean = MeanField(trf, config.average) if config.average else None
         self.dev_choice: DevChoice | None = None
         self.t = 0
@@ -137,14 +144,14 @@ class AugSA(FieldLearner):
         """One step from these sentences."""
         self.t += 1
         self.trf.potential.forget()  # what was scored since the last step (dev text, log Z_1) is to leave no trace
-        chains, info = trans_ms(rng, Chains(self.chains), self.target, self.proposal, self.config)
+        chains, info = joined(self.shards.map(rng, self._advance))
         self.chains = chains.batch
         lengths_C = self.chains.lengths_B
         zeta_C = self.trf.zeta[lengths_C]
         phi_C, gradient_norm = self._update_theta(batch, rng, chains, info["move"].expected)
         kl_part_C = phi_C - self.log_Z1 - zeta_C
         zeta_step = self._update_zeta(lengths_C, info["jump"])
-        log_q_C = self._update_mu(batch)
+        log_q_C = self._update_mu(batch, rng)
         self.phi_TC = recent(self.phi_TC, phi_C, HISTORY)
         if self.mean is not None:
             self._update_mean(self.mean)
@@ -165,6 +172,11 @@ class AugSA(FieldLearner):
             "log_q": float(log_q_C.mean()),
         }
 
+    def _advance(self, shard: Shard) -> tuple[Chains, dict[str, MoveInfo]]:
+        """One iteration of TransMS on the chains of a shard."""
+        shard.begin(self.trf.potential, self.proposal.input_gates)
+        return trans_ms(shard.rng, Chains(own(shard, self.chains)), self.target, self.proposal, self.config)
+
     def _update_theta(
         self, data: Batch, rng: torch.Generator, chains: Chains, expected: Weighted | None = None
     ) -> tuple[Tensor, float]:
@@ -176,12 +188,18 @@ class AugSA(FieldLearner):
             mean_length = float((self.trf.pi * torch.arange(len(self.trf.pi), device=weight_C.device)).sum())
             weight_C = balanced(weight_C, drawn.lengths_B, mean_length)
             weight_D = balanced(weight_D, data.lengths_B, mean_length)
-        weight_B = torch.cat([-weight_D, weight_C])
-        phi_B = self.trf.potential(pack([data, drawn]), rng)
-        self.adam.zero_grad()
-        (weight_B.to(phi_B) * phi_B).sum().backward()
+
+        def loss_of(shard: Shard) -> tuple[Tensor, Tensor]:
+            """The shard's part of the sum over data and chains, and phi of its chains."""
+            shard.begin(self.trf.potential)
+            some = own(shard, data)
+            weight_B = torch.cat([-shard.of(weight_D), shard.of(weight_C)])
+            phi_B = self.trf.potential(pack([some, own(shard, drawn)]), shard.rng)
+            return (weight_B.to(phi_B) * phi_B).sum(), phi_B.detach()[len(some) :].double()
+
+        phi_drawn = torch.cat(self.shards.sum_gradient(self.theta, rng, loss_of))
         norm = clip_gradient(self.theta, math.inf)
-        phi_C = phi_B.detach()[len(data) :].double() if expected is None else self._phi_of(chains)
+        phi_C = phi_drawn if expected is None else self._phi_of(chains)
         steps = self.t - config.calibration_steps
         if steps > 0:
             warm = min(1.0, steps / (config.warm_up + 1))
@@ -204,26 +222,32 @@ class AugSA(FieldLearner):
 
     def _update_zeta(self, lengths_C: Tensor, jump: MoveInfo | None = None) -> float:
         """eq:upzeta1, eq:upzeta2; the greatest change of a zeta_l."""
-        share = self._share(lengths_C)
-        if self.config.expected_lengths and jump is not None and jump.length_share is not None:
-            share = jump.length_share
         gamma = two_stage(self.t, self.config.zeta_decay, self.config.zeta_first_stage)
-        change = self.zeta_steps.step(gamma, share)
+        if self.flow_steps is not None and jump is not None and jump.reach_kl is not None:
+            change = self.flow_steps.step(gamma, jump.reach_kl)
+        elif self.config.expected_lengths and jump is not None and jump.length_share is not None:
+            change = self.zeta_steps.step(gamma, jump.length_share)
+        else:
+            change = self.zeta_steps.step(gamma, self._share(lengths_C))
         self.trf.zeta[1:] += change
         return float(change.abs().max())
 
-    def _update_mu(self, data: Batch) -> Tensor:
+    def _update_mu(self, data: Batch, rng: torch.Generator) -> Tensor:
         """eq:upmu; log q of the words of each chain before the update."""
-        log_q_C = self.proposal.log_q(self.chains)
-        loss, share = -log_q_C.mean(), self.config.data_proposal
-        if share:
-            some = data.select(torch.arange(min(len(data), len(self.chains)), device=data.device))
-            loss = (1 - share) * loss - share * self.proposal.log_q(some).mean()
-        self.of_mu.zero_grad()
-        loss.backward()
+
+        def loss_of(shard: Shard) -> tuple[Tensor, Tensor]:
+            chains, text = own(shard, self.chains), own(shard, data)
+            log_q_C = self.proposal.log_q(chains)
+            loss, share = -log_q_C.mean(), self.config.data_proposal
+            if share:
+                some = text.select(torch.arange(min(len(text), len(chains)), device=text.device))
+                loss = (1 - share) * loss - share * self.proposal.log_q(some).mean()
+            return loss * (len(chains) / len(self.chains)), log_q_C.detach()
+
+        log_q_C = torch.cat(self.shards.sum_gradient(list(self.proposal.parameters()), rng, loss_of))
         clip_gradient(self.proposal.parameters(), self.config.clip_proposal)
         self.of_mu.step()
-        return log_q_C.detach()
+        return log_q_C
 
     def _update_mean(self, mean: MeanField) -> None:
         """While theta rests there is nothing to average over."""
@@ -291,6 +315,7 @@ class AugSA(FieldLearner):
             "log_Z1": self.log_Z1,
             "phi": self.phi_TC,
             **({} if self.mean is None else {"mean": self.mean.trf.state_dict()}),
+            **({} if self.flow_steps is None or self.flow_steps.mean_mm is None else {"flows": self.flow_steps.mean_mm}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -307,6 +332,41 @@ class AugSA(FieldLearner):
         self.phi_TC = state.get("phi", self.phi_TC).to(device)  # a state saved before there was one has none
         if self.mean is not None:
             self.mean.trf.load_state_dict(state["mean"])
+        if self.flow_steps is not None and "flows" in state:
+            self.flow_steps.mean_mm = state["flows"].to(device)
         self.zeta_before = state["zeta_before"].to(device)
         self.stuck_jumps, self.stuck_moves = state["stuck_jumps"], state["stuck_moves"]
         self.t, self.log_Z1 = state["t"], state["log_Z1"]
+
+
+def own(shard: Shard, sentences: Batch) -> Batch:
+    """Those of a shard."""
+    if shard.count == 1:
+        return sentences
+    return sentences.select(shard.of(torch.arange(len(sentences), device=sentences.device)))
+
+
+def joined(parts: Sequence[tuple[Chains, dict[str, MoveInfo]]]) -> tuple[Chains, dict[str, MoveInfo]]:
+    """The chains of all shards, and what their moves came to."""
+    if len(parts) == 1:
+        return parts[0]
+    chains = [one for one, _ in parts]
+    n = sum(len(one.batch) for one in chains)
+    known = [one.log_p_C for one in chains if one.log_p_C is not None]
+    log_p_C = torch.cat(known) if len(known) == len(chains) else None
+    infos = {name: joined_info([(info[name], len(one.batch) / n) for one, info in parts]) for name in parts[0][1]}
+    return Chains(pack([one.batch for one in chains]), log_p_C), infos
+
+
+def joined_info(parts: Sequence[tuple[MoveInfo, float]]) -> MoveInfo:
+    """Of (info, the share of the chains) of each shard."""
+    reaches = [info.reach_kl for info, _ in parts if info.reach_kl is not None]
+    expected = [(info.expected, share) for info, share in parts if info.expected is not None]
+    return MoveInfo(
+        sum(info.tried for info, _ in parts),
+        sum(info.accepted for info, _ in parts),
+        torch.stack(reaches).sum(0) if reaches else None,
+        Weighted(pack([one.batch for one, _ in expected]), torch.cat([one.weight_B * share for one, share in expected]))
+        if expected
+        else None,
+    )

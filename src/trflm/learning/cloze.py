@@ -38,8 +38,10 @@ from trflm.learning.descent import Descent, DescentConfig
 from trflm.learning.exponents import Exponents, take_best
 from trflm.learning.loop import Metrics
 from trflm.learning.replacements import DevChoice, Replacements
+from trflm.learning.shards import WHOLE, Part, Shard, Shards
 from trflm.potentials.protocol import Potential
 from trflm.potentials.tilted import Tilted
+from trflm.ranges import Count, Share
 from trflm.seeds import generator
 from trflm.text import Batch
 from trflm.text.batch import in_parts
@@ -53,8 +55,8 @@ FACTORS = [0.05 * k for k in range(4, 25)]  # 0.2 to 1.2
 class ClozeConfig(DescentConfig):
     """[learner] kind = "cloze"."""
 
-    batch: int = 200  # sentences a step
-    rate: float = 0.25  # r: the share of words that are replaced
+    batch: Count = 200  # sentences a step
+    rate: Share = 0.25  # r: the share of words that are replaced
     kind: Literal["cloze"] = "cloze"
 
     def __post_init__(self) -> None:
@@ -68,26 +70,37 @@ class ClozeConfig(DescentConfig):
         assert isinstance(context.trf.potential, Tilted)
         if context.fresh and not context.given:
             start_flat(context.trf.potential)
-        return Cloze(context.trf, context.replacements, context.batches(self.batch), self)
+        return Cloze(context.trf, context.replacements, context.batches(self.batch), self, context.shards)
 
 
 class Cloze(FieldLearner):
     """Trains the potential of a TRF that tilts a unigram model."""
 
-    def __init__(self, trf: TRF, replacements: Replacements, batches: ShuffledBatches, config: ClozeConfig) -> None:
+    def __init__(
+        self,
+        trf: TRF,
+        replacements: Replacements,
+        batches: ShuffledBatches,
+        config: ClozeConfig,
+        shards: Shards = WHOLE,
+    ) -> None:
         assert isinstance(trf.potential, Tilted)
-        self.trf, self.tilted, self.batches, self.config = trf, trf.potential, batches, config
+        self.trf, self.tilted, self.batches, self.config, self.shards = trf, trf.potential, batches, config, shards
         Exponents(1.0, FACTOR).set(self.tilted)
         self.replacements, self.dev_choice = replacements, DevChoice(replacements)
         self.task = ClozeTask(self.tilted, replacements, config.rate)
         self.descent = Descent(self.tilted.potential, [self.task.bias], config)
 
     def step(self, number: int, rng: torch.Generator) -> Metrics:
-        self.descent.potential.forget()
-        batch = self.batches.of_step(number).to(self.trf.zeta.device)
-        loss, accuracy = self.task.loss(self.descent.potential, batch, rng, rng)
-        norm, rate = self.descent.step(number, number / self.steps_per_epoch, loss)
-        return {"loss": float(loss.detach()), "accuracy": accuracy, "gradient_norm": norm, "lr": rate}
+        def part_of(shard: Shard) -> Part:
+            self.descent.potential.forget()
+            batch = self.batches.of_step(number, shard).to(self.trf.zeta.device)
+            loss, accuracy = self.task.loss(self.descent.potential, batch, shard.rng, shard.rng)
+            return Part(loss, batch.n_words, {"loss": float(loss.detach()), "accuracy": accuracy})
+
+        metrics = self.shards.mean_gradient(self.descent.theta, rng, part_of)
+        norm, rate = self.descent.step(number, number / self.steps_per_epoch)
+        return {**metrics, "gradient_norm": norm, "lr": rate}
 
     def evaluate(self, dev: Batch) -> Metrics:
         """On the same copies every time; and the factor that chooses best among other words."""

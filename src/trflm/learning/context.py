@@ -22,6 +22,7 @@ from trflm.learning.batches import ShuffledBatches
 from trflm.learning.deleted import DeletedReference
 from trflm.learning.loop import Learner
 from trflm.learning.replacements import Replacements
+from trflm.learning.shards import Shards
 from trflm.lms.ngram import KneserNeyConfig, NGram, kneser_ney
 from trflm.lms.noise import Noise, NoiseConfig, NoiseContext
 from trflm.lms.proposals.lstm import LSTMProposal, LSTMProposalConfig
@@ -30,9 +31,11 @@ from trflm.lms.unigram import Unigram
 from trflm.potentials.protocol import PotentialConfig
 from trflm.potentials.tilted import Tilted, log_lengths
 from trflm.seeds import generator
-from trflm.text import Batch, Vocab, empirical_pi
+from trflm.text import Batch, Text, Vocab, shares
 
 REFERENCE_DRAWS = 20_000  # sentences whose lengths give the start of zeta under a reference
+
+SAMPLE = 200_000  # sentences of a text on disk
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Context:
     """The sections of a recipe and the text, and what is made of them."""
 
     vocab: Vocab
-    text: Batch
+    text: Text
     model: PotentialConfig
     reference_config: ReferenceConfig
     proposal_config: LSTMProposalConfig
@@ -75,10 +78,17 @@ class Context:
     fresh: bool  # False: a checkpoint follows
     given: Given | None  # the run to start from
     load_model: Callable[[str], LanguageModel]
+    shards: Shards  # how a step is cut up, for several processes
 
     def rng(self, number: int = 0) -> torch.Generator:
-        """For parameters (0), proposal (1), chains (2), lengths of the reference (3), the start of AugSA (4, 5)."""
+        """For parameters (0), proposal (1), chains (2), lengths of the reference (3), the start of AugSA (4, 5), a sample of
+        the text (6)."""
         return generator(self.seed, "init", number)
+
+    @cached_property
+    def sample(self) -> Batch:
+        """The text, or SAMPLE sentences of one that is on disk, for what needs sentences of it at hand at any time."""
+        return self.text if isinstance(self.text, Batch) else self.text.some(SAMPLE, self.rng(6))
 
     @cached_property
     def start(self) -> Start:
@@ -86,7 +96,7 @@ class Context:
 
     @cached_property
     def pi(self) -> Tensor:
-        return empirical_pi(self.text.lengths_B)
+        return shares(self.text.length_counts())
 
     @cached_property
     def trf(self) -> TRF:
@@ -109,7 +119,7 @@ class Context:
         config = self.reference_config
         if self.reference is None or not config.folds:
             return None
-        return DeletedReference.estimate(self.reference, self.text, self.vocab, config.order, config.folds)
+        return DeletedReference.estimate(self.reference, self.text.whole(), self.vocab, config.order, config.folds)
 
     @cached_property
     def proposal(self) -> LSTMProposal:
@@ -125,7 +135,9 @@ class Context:
 
     @cached_property
     def replacements(self) -> Replacements:
-        return Replacements.estimate(self.vocab, self.text, self.unigram)
+        """Any words will do that come at about the place, so those of a sample: a text on disk may have more bigrams than
+        memory holds."""
+        return Replacements.estimate(self.vocab, self.sample, self.unigram)
 
     @cached_property
     def noise(self) -> Noise:
@@ -140,6 +152,7 @@ class Context:
         return self.load_model(path)
 
     def batches(self, size: int, alike: bool = False) -> ShuffledBatches:
+        self.shards.check_divides(min(size, len(self.text)), "learner.batch")
         return ShuffledBatches(self.text, size, self.seed, alike)
 
 
@@ -157,6 +170,7 @@ class FieldLearner:
 
     trf: TRF
     batches: ShuffledBatches
+    shards: Shards
     replacements: Replacements  # of those that are evaluated by them
     notes: Sequence[str] = ()
 

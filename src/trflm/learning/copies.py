@@ -17,17 +17,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trflm.ranges import Count, Share
 from trflm.text import Batch, pack
 
 
 @dataclass(frozen=True)
 class CopiesConfig:
-    copies: int = 8  # copies of each sentence
-    most_edits: int = 3  # edits of a copy at most; at least 1
-    again: float = 0.5  # the probability of one more edit
-    insertions: float = 0.15  # the share of edits that put a word in
-    deletions: float = 0.15  # the share that leave one out; the others exchange one
-    candidates: int = 6  # new words to choose from
+    copies: Count = 8  # copies of each sentence
+    most_edits: Count = 3  # edits of a copy at most; at least 1
+    again: Share = 0.5  # the probability of one more edit
+    insertions: Share = 0.15  # the share of edits that put a word in
+    deletions: Share = 0.15  # the share that leave one out; the others exchange one
+    candidates: Count = 6  # new words to choose from
 
     def __post_init__(self) -> None:
         if min(self.copies, self.most_edits, self.candidates) < 1:

@@ -15,24 +15,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from trflm.learning.adam import Adam
 from trflm.learning.loop import clip_gradient
 from trflm.potentials.cnn.network import CNNLayers
 from trflm.potentials.protocol import Potential
+from trflm.ranges import NotNegative, Positive, Share, Steps
 from trflm.speed.bf16 import has_bf16
 
 
 @dataclass(frozen=True)
 class DescentConfig:
-    lr: float = 2e-3  # learning rate (Adam)
-    warm_up: int = 200  # steps until the learning rate is reached
-    constant_epochs: float = 5.0  # epochs before it falls
-    lr_epochs: float = 24.0  # epochs after which it has fallen to nothing
-    weight_decay: float = 0.03  # decoupled
-    clip: float = 1.0  # greatest gradient norm
-    average: float = 0.99  # of the running mean: the share it keeps in a step; 0: no mean
+    lr: Positive = 2e-3  # learning rate (Adam)
+    warm_up: Steps = 200  # steps until the learning rate is reached
+    constant_epochs: NotNegative = 5.0  # epochs before it falls
+    lr_epochs: NotNegative = 24.0  # epochs after which it has fallen to nothing
+    weight_decay: NotNegative = 0.03  # decoupled
+    clip: Positive = 1.0  # greatest gradient norm
+    average: Share = 0.99  # of the running mean: the share it keeps in a step; 0: no mean
     bf16: bool = False  # a CNN's products in bf16, if this CPU has instructions for it
 
     def __post_init__(self) -> None:
@@ -67,13 +68,11 @@ class Descent:
             fused=on_cpu,  # one pass over the parameters
         )
 
-    def step(self, number: int, epoch: float, loss: Tensor) -> tuple[float, float]:
-        """Down the gradient of the loss: (its norm, the rate)."""
+    def step(self, number: int, epoch: float) -> tuple[float, float]:
+        """Down the gradient that `theta` has: (its norm, the rate)."""
         rate = self.config.lr_at(number, epoch)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        self.optimiser.zero_grad()
-        loss.backward()
         norm = clip_gradient(self.theta, self.config.clip)
         self.optimiser.step()
         new = 1 - min(self.config.average, (number + 1) / (number + 10))

@@ -40,9 +40,11 @@ from trflm.learning.descent import Descent, DescentConfig
 from trflm.learning.drawn import Draws, TextAndDraws
 from trflm.learning.loop import Metrics
 from trflm.learning.replacements import DevChoice, Replacements
+from trflm.learning.shards import WHOLE, Part, Shard, Shards
 from trflm.lms.lstm import LSTM
 from trflm.lms.ngram import NGram
 from trflm.potentials.tilted import Tilted
+from trflm.ranges import Amount, Count, Positive, Weight
 from trflm.seeds import generator
 from trflm.text import Batch
 from trflm.text.lengths import PI_FLOOR
@@ -55,14 +57,14 @@ class DistilConfig(CopiesConfig, DescentConfig):
     """[learner] kind = "distil"."""
 
     teachers: tuple[PathName, ...] = ()  # run directories or ARPA files
-    weights: tuple[float, ...] = ()  # w, one for each teacher; none: equal ones that sum to one
-    batch: int = 40  # sentences of the text a step, each with its copies
-    drawn: int = 0  # sentences a step that the first n-gram or LSTM model among the teachers draws
-    uses: int = 4  # how often each of those is used
+    weights: tuple[Weight, ...] = ()  # w, one for each teacher; none: equal ones that sum to one
+    batch: Amount = 40  # sentences of the text a step, each with its copies
+    drawn: Amount = 0  # sentences a step that the first n-gram or LSTM model among the teachers draws
+    uses: Count = 4  # how often each of those is used
     loss: Literal["words", "differences", "listwise"] = "words"  # what is taught (see learning/distil.py)
-    share: float = 1.0  # a: the exponent of the reference, if there is one
-    beta: float = 2.0  # nats: greater errors of a difference count linearly
-    temperature: float = 4.0  # of the listwise loss
+    share: Weight = 1.0  # a: the exponent of the reference, if there is one
+    beta: Positive = 2.0  # nats: greater errors of a difference count linearly
+    temperature: Positive = 4.0  # of the listwise loss
     kind: Literal["distil"] = "distil"
 
     def __post_init__(self) -> None:
@@ -84,9 +86,15 @@ class DistilConfig(CopiesConfig, DescentConfig):
         for name, model in zip(self.teachers, models, strict=True):
             if model.vocab.words != context.vocab.words:
                 raise InputError(f"learner.teachers: {name!r} has another vocabulary than this run; train it on this text")
-        copies = Copies(context.text, len(context.vocab), context.trf.max_length, self)
+        copies = Copies(context.sample, len(context.vocab), context.trf.max_length, self)
         return Distil(
-            context.trf, Teacher(models, self.weights), copies, context.replacements, self.batches(context, models), self
+            context.trf,
+            Teacher(models, self.weights),
+            copies,
+            context.replacements,
+            self.batches(context, models),
+            self,
+            context.shards,
         )
 
     def batches(self, context: Context, teachers: Sequence[LanguageModel]) -> "Batches":
@@ -95,6 +103,7 @@ class DistilConfig(CopiesConfig, DescentConfig):
         able = [model for model in teachers if isinstance(model, NGram | LSTM)]
         if not able:
             raise InputError("learner.drawn: no teacher can be drawn from; add an n-gram or LSTM model, or set it to 0")
+        context.shards.check_divides(self.drawn, "learner.drawn")
         text = context.batches(self.batch) if self.batch else None
         per_epoch = text.per_epoch if text else max(len(context.text) // self.drawn, 1)
         return TextAndDraws(text, Draws(able[0], self.drawn, self.uses, context.trf.max_length, context.seed), per_epoch)
@@ -106,7 +115,7 @@ class Batches(Protocol):
     @property
     def per_epoch(self) -> int: ...
 
-    def of_step(self, step: int) -> Batch: ...
+    def of_step(self, step: int, shard: Shard | None = None) -> Batch: ...
 
 
 class Scores(Protocol):
@@ -154,8 +163,10 @@ class Distil(FieldLearner):
         replacements: Replacements,
         batches: Batches,
         config: DistilConfig,
+        shards: Shards = WHOLE,
     ) -> None:
         self.trf, self.teacher, self.copies, self.sentences, self.config = trf, teacher, copies, batches, config
+        self.shards = shards
         self.replacements, self.dev_choice = replacements, DevChoice(replacements)
         if isinstance(trf.potential, Tilted):
             trf.potential.share.fill_(config.share)
@@ -172,16 +183,21 @@ class Distil(FieldLearner):
         return self.sentences.per_epoch
 
     def step(self, number: int, rng: torch.Generator) -> Metrics:
-        self.descent.potential.forget()
-        batch = self.sentences.of_step(number).to(self.trf.zeta.device)
-        group = self.copies.of(batch, rng)
-        if self.config.loss == "words":
-            copies = group.copies()
-            loss, explained = self.word_loss(self.teacher.word_scores(copies), self.student_words(copies, rng))
-        else:
-            loss, explained = self.loss(group, self.teacher.score(group.batch), self.student(group.batch, rng))
-        norm, rate = self.descent.step(number, number / self.steps_per_epoch, loss)
-        return {"loss": float(loss.detach()), "explained": explained, "gradient_norm": norm, "lr": rate}
+        def part_of(shard: Shard) -> Part:
+            self.descent.potential.forget()
+            batch = self.sentences.of_step(number, shard).to(self.trf.zeta.device)
+            group = self.copies.of(batch, shard.rng)
+            if self.config.loss == "words":
+                copies, weight = group.copies(), group.copies().n_words
+                loss, explained = self.word_loss(self.teacher.word_scores(copies), self.student_words(copies, shard.rng))
+            else:
+                weight = len(batch)  # each has as many copies
+                loss, explained = self.loss(group, self.teacher.score(group.batch), self.student(group.batch, shard.rng))
+            return Part(loss, weight, {"loss": float(loss.detach()), "explained": explained})
+
+        metrics = self.shards.mean_gradient(self.descent.theta, rng, part_of)
+        norm, rate = self.descent.step(number, number / self.steps_per_epoch)
+        return {**metrics, "gradient_norm": norm, "lr": rate}
 
     def student(self, batch: Batch, rng: torch.Generator | None) -> Tensor:
         """[B] S(x) of the potential that is being changed."""

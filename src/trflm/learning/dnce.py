@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 from trflm.field.trf import TRF
 from trflm.learning.batches import ShuffledBatches
@@ -21,8 +20,10 @@ from trflm.learning.deleted import DeletedReference
 from trflm.learning.loop import Metrics, clip_gradient
 from trflm.learning.nce import NCE, NCESettings
 from trflm.learning.replacements import Replacements
+from trflm.learning.shards import WHOLE, Part, Shard, Shards
 from trflm.lms.noise import ProposalNoise
 from trflm.lms.proposals.lstm import LSTMProposal
+from trflm.ranges import Amount, NotNegative, Positive, Share
 from trflm.text import Batch, pack
 
 
@@ -30,10 +31,10 @@ from trflm.text import Batch, pack
 class DNCEConfig(NCESettings):
     """[learner] kind = "dnce": the noise is the LSTM of [proposal]."""
 
-    alpha: float = 0.5  # share of data among the sentences labelled data; 1: no noise among them
-    lr_noise: float = 1e-3  # learning rate of the noise LSTM (Adam); 0 leaves it as it is
-    clip_noise: float = 5.0  # greatest gradient norm of the mean log q a sentence
-    noise_epochs: int = 0  # first epochs in which only the noise learns
+    alpha: Share = 0.5  # share of data among the sentences labelled data; 1: no noise among them
+    lr_noise: NotNegative = 1e-3  # learning rate of the noise LSTM (Adam); 0 leaves it as it is
+    clip_noise: Positive = 5.0  # greatest gradient norm of the mean log q a sentence
+    noise_epochs: Amount = 0  # first epochs in which only the noise learns
     kind: Literal["dnce"] = "dnce"
 
     def __post_init__(self) -> None:
@@ -43,7 +44,7 @@ class DNCEConfig(NCESettings):
 
     def build(self, context: Context) -> "DNCE":
         batches = context.batches(self.batch)
-        return DNCE(context.trf, context.proposal, context.replacements, batches, self, context.deleted)
+        return DNCE(context.trf, context.proposal, context.replacements, batches, self, context.deleted, context.shards)
 
 
 class DNCE(NCE):
@@ -59,32 +60,35 @@ class DNCE(NCE):
         batches: ShuffledBatches,
         config: DNCEConfig,
         deleted: DeletedReference | None = None,
+        shards: Shards = WHOLE,
     ) -> None:
-        super().__init__(trf, ProposalNoise(proposal, trf.pi), replacements, batches, config, deleted)
+        super().__init__(trf, ProposalNoise(proposal, trf.pi), replacements, batches, config, deleted, shards)
         self.proposal = proposal
         self.noise_optimiser = torch.optim.Adam(proposal.parameters(), lr=config.lr_noise)
 
     def step(self, number: int, rng: torch.Generator) -> Metrics:
         if number < self.config.noise_epochs * self.steps_per_epoch:
-            return self.update_noise(self.batches.of_step(number).to(self.trf.zeta.device))
-        return super().step(number, rng)
+            return self.update_noise(number, rng)
+        return {**super().step(number, rng), **self.update_noise(number, rng)}
 
-    def update(self, batch: Batch, drawn: Batch, rng: torch.Generator, index_B: Tensor) -> Metrics:
-        return {**super().update(batch, drawn, rng, index_B), **self.update_noise(batch)}
-
-    def update_noise(self, batch: Batch) -> Metrics:
+    def update_noise(self, number: int, rng: torch.Generator) -> Metrics:
         """A step of q towards the data."""
-        log_q_B = self.proposal.log_q(batch)
-        if self.config.lr_noise:
-            self.noise_optimiser.zero_grad()
-            (-log_q_B.mean()).backward()
-            clip_gradient(self.proposal.parameters(), self.config.clip_noise)
-            self.noise_optimiser.step()
-        return {"log_q": float(log_q_B.detach().mean())}
 
-    def noise_of(self, number: int, n_data: int, rng: torch.Generator) -> Batch:
+        def part_of(shard: Shard) -> Part:
+            log_q_B = self.proposal.log_q(self.batches.of_step(number, shard).to(self.trf.zeta.device))
+            return Part(-log_q_B.mean(), len(log_q_B), {"log_q": float(log_q_B.detach().mean())})
+
+        if not self.config.lr_noise:
+            return self.shards.mean_metrics(rng, part_of)
+        metrics = self.shards.mean_gradient(list(self.proposal.parameters()), rng, part_of)
+        clip_gradient(self.proposal.parameters(), self.config.clip_noise)
+        self.noise_optimiser.step()
+        return metrics
+
+    def noise_of(self, number: int, n_data: int, shard: Shard) -> Batch:
         """Drawn from the noise of this moment."""
-        return self.noise.draw(self.config.noise_ratio * (n_data + self._n_own(n_data)), rng)
+        shard.begin(self.proposal.input_gates)
+        return self.noise.draw(self.config.noise_ratio * (n_data + self._n_own(n_data)), shard.rng)
 
     def labelled_data(self, batch: Batch, rng: torch.Generator) -> Batch:
         own = self._n_own(len(batch))

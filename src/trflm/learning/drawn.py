@@ -14,6 +14,7 @@ from typing import Protocol
 import torch
 
 from trflm.learning.batches import ShuffledBatches
+from trflm.learning.shards import Shard
 from trflm.seeds import generator
 from trflm.text import Batch, pack
 
@@ -31,18 +32,21 @@ class Draws:
 
     def __init__(self, model: Drawable, size: int, uses: int, max_length: int, seed: int) -> None:
         self.model, self.size, self.uses, self.max_length, self.seed = model, size, uses, max_length, seed
-        self._block, self._draws = -1, Batch(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64))
+        self._blocks: dict[int, tuple[int, Batch]] = {}  # of a shard: the number of the block, and its draws
 
-    def of_step(self, step: int) -> Batch:
-        """The sentences of step 0, 1, 2, ..., whichever was asked for before."""
+    def of_step(self, step: int, shard: Shard | None = None) -> Batch:
+        """The sentences of step 0, 1, 2, ..., whichever was asked for before; a shard draws its own."""
         block, place = divmod(step, BLOCK)
-        if block != self._block:
-            self._block, self._draws = block, self._drawn(generator(self.seed, "noise", block))
-        return self._draws.select(torch.arange(place * self.size, (place + 1) * self.size) % len(self._draws))
+        number, size = (0, self.size) if shard is None else (shard.number, len(shard.span(self.size)))
+        if number not in self._blocks or self._blocks[number][0] != block:
+            rng = (shard.generator if shard else generator)(self.seed, "noise", block)
+            self._blocks[number] = block, self._drawn(size, rng)
+        draws = self._blocks[number][1]
+        return draws.select(torch.arange(place * size, (place + 1) * size) % len(draws))
 
-    def _drawn(self, rng: torch.Generator) -> Batch:
+    def _drawn(self, size: int, rng: torch.Generator) -> Batch:
         """The draws of a block, shuffled once for each use."""
-        different = self.model.draw(-(-BLOCK * self.size // self.uses), rng)
+        different = self.model.draw(-(-BLOCK * size // self.uses), rng)
         short = (different.lengths_B <= self.max_length).nonzero().squeeze(1)
         return different.select(torch.cat([short[torch.randperm(len(short), generator=rng)] for _ in range(self.uses)])).long()
 
@@ -55,6 +59,6 @@ class TextAndDraws:
     draws: Draws
     per_epoch: int
 
-    def of_step(self, step: int) -> Batch:
-        drawn = self.draws.of_step(step)
-        return pack([self.text.of_step(step).long(), drawn]) if self.text else drawn
+    def of_step(self, step: int, shard: Shard | None = None) -> Batch:
+        drawn = self.draws.of_step(step, shard)
+        return pack([self.text.of_step(step, shard).long(), drawn]) if self.text else drawn

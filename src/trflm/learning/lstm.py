@@ -18,10 +18,12 @@ from torch import Tensor
 
 from trflm.learning.loop import Metrics
 from trflm.learning.schedules import falling
-from trflm.lms.lstm import LSTM, FastWindowLoss, Preserve, SampledSoftmax, State, streams, train_step, window_loss, windows
+from trflm.learning.shards import WHOLE, Shard, Shards
+from trflm.lms.lstm import LSTM, FastWindowLoss, Preserve, SampledSoftmax, State, n_windows, streams, window, window_loss
 from trflm.lms.lstm.train import WindowLoss
+from trflm.ranges import Amount, Count, NotNegative, Positive, Share
 from trflm.speed.bf16 import has_bf16
-from trflm.text import Batch
+from trflm.text import Batch, Text
 
 MOST_NATS = 700.0  # e to this is still a number: the perplexity of a model that has diverged
 
@@ -35,18 +37,18 @@ PRODUCTS = {
 class WindowsConfig:
     """What both optimisers have: the data of a step, the schedule of the learning rate, the clipping."""
 
-    streams: int = 20  # of text, read side by side
-    window: int = 20  # steps of a stream that the gradient goes through
-    lr: float = 20.0  # the learning rate at the start
-    constant_epochs: int = 4  # epochs before the learning rate falls
-    decay: float = 0.5  # the factor of each epoch after
-    clip: float = 0.25  # greatest gradient norm
-    cosine_epochs: int = 0  # if not 0, the learning rate falls to 0 over so many epochs along a cosine, instead of the above
-    warm_up: float = 0.0  # epochs at the start over which the learning rate rises from 0, as a straight line
+    streams: Count = 20  # of text, read side by side
+    window: Count = 20  # steps of a stream that the gradient goes through
+    lr: Positive = 20.0  # the learning rate at the start
+    constant_epochs: Amount = 4  # epochs before the learning rate falls
+    decay: Share = 0.5  # the factor of each epoch after
+    clip: Positive = 0.25  # greatest gradient norm
+    cosine_epochs: Amount = 0  # if not 0, the learning rate falls to 0 over so many epochs along a cosine, instead of the above
+    warm_up: NotNegative = 0.0  # epochs at the start over which the learning rate rises from 0, as a straight line
     bf16: bool = False  # products in bf16, on a CPU that has instructions for it (see lms/lstm/fast_window.py)
-    sampled_epochs: int = 0  # epochs at the start in which the softmax sums over some words only (see lms/lstm/output_loss.py)
-    frequent: int = 1000  # those words are: the target, so many of the most frequent
-    drawn: int = 1000  # and so many drawn from the others in each step
+    sampled_epochs: Amount = 0  # first epochs, in which the softmax sums over some words only (see lms/lstm/output_loss.py)
+    frequent: Amount = 1000  # those words are: the target, so many of the most frequent
+    drawn: Count = 1000  # and so many drawn from the others in each step
 
     def __post_init__(self) -> None:
         if min(self.streams, self.window) < 1 or self.constant_epochs < 0:
@@ -58,8 +60,9 @@ class WindowsConfig:
         if self.sampled_epochs and not self.bf16:
             raise ValueError("sampled_epochs needs bf16 = true: the sampled softmax belongs to the fast way of a step")
 
-    def build(self, lstm: LSTM, text: Batch) -> "LSTMLearner":
-        return LSTMLearner(lstm, text, self)
+    def build(self, lstm: LSTM, text: Text, shards: Shards = WHOLE) -> "LSTMLearner":
+        shards.check_divides(self.streams, "learner.streams")
+        return LSTMLearner(lstm, text, self, shards)
 
     def optimiser(self, parameters: list[Tensor]) -> torch.optim.Optimizer:
         raise NotImplementedError
@@ -86,8 +89,8 @@ class SGDConfig(WindowsConfig):
 class AdamConfig(WindowsConfig):
     """[learner] kind = "adam": Adam with decoupled weight decay."""
 
-    lr: float = 2e-3
-    weight_decay: float = 0.0  # decoupled
+    lr: Positive = 2e-3
+    weight_decay: NotNegative = 0.0  # decoupled
     kind: Literal["adam"] = "adam"
 
     def optimiser(self, parameters: list[Tensor]) -> torch.optim.Optimizer:
@@ -97,12 +100,13 @@ class AdamConfig(WindowsConfig):
 class LSTMLearner:
     """Trains an LSTM in place. The order of the text is its own; nothing is shuffled."""
 
-    def __init__(self, lstm: LSTM, text: Batch, config: WindowsConfig) -> None:
-        self.lstm, self.config = lstm, config
-        self.windows = list(windows(streams(text, lstm.end, config.streams).to(lstm.output_bias.device), config.window))
+    def __init__(self, lstm: LSTM, text: Text, config: WindowsConfig, shards: Shards = WHOLE) -> None:
+        self.lstm, self.config, self.shards = lstm, config, shards
+        self.symbol_TS = streams(text, lstm.end, config.streams)
         self.optimiser = config.optimiser(list(lstm.parameters()))
         self.state = lstm.zero_state(config.streams)
-        count_V = torch.bincount(torch.cat([window[1:].flatten() for window in self.windows]).cpu(), minlength=lstm.end + 1)
+        count_V = sum(torch.bincount(symbol_T[1:], minlength=lstm.end + 1) for symbol_T in self.symbol_TS.T)
+        assert isinstance(count_V, Tensor)
         dtype = torch.bfloat16 if has_bf16() else torch.float32
         self.exact: WindowLoss = FastWindowLoss(dtype) if config.bf16 else window_loss
         self.sampled: WindowLoss = FastWindowLoss(dtype, SampledSoftmax.by_count(count_V, config.frequent, config.drawn))
@@ -110,18 +114,32 @@ class LSTMLearner:
 
     @property
     def steps_per_epoch(self) -> int:
-        return len(self.windows)
+        return n_windows(self.symbol_TS, self.config.window)
 
     def step(self, number: int, rng: torch.Generator) -> Metrics:
-        epoch, place = divmod(number, len(self.windows))
+        epoch, place = divmod(number, self.steps_per_epoch)
         if place == 0:
             self.state = self.lstm.zero_state(self.config.streams)
-        lr = self.config.lr_at(number / len(self.windows))
+        lr = self.config.lr_at(number / self.steps_per_epoch)
         for group in self.optimiser.param_groups:
             group["lr"] = lr
-        loss_of, window = self.sampled if epoch < self.config.sampled_epochs else self.exact, self.windows[place]
-        self.state, info = train_step(self.lstm, self.optimiser, window, self.state, rng, self.config.clip, loss_of)
-        return {"loss": info.loss, "gradient_norm": info.gradient_norm, "lr": lr}
+        window_loss = self.sampled if epoch < self.config.sampled_epochs else self.exact
+        window_TS = window(self.symbol_TS, self.config.window, place).to(self.lstm.output_bias.device)
+
+        def loss_of(shard: Shard) -> tuple[Tensor, tuple[float, State]]:
+            """Of the streams of a shard."""
+            span = shard.span(self.config.streams)
+            at = slice(span.start, span.stop)
+            state = State(self.state.h_KSH[:, at], self.state.c_KSH[:, at])
+            loss, state = window_loss(self.lstm, window_TS[:, at], state, shard.rng)
+            loss = loss * (len(span) / self.config.streams)
+            return loss, (float(loss.detach()), state)
+
+        parts = self.shards.sum_gradient(list(self.lstm.parameters()), rng, loss_of)
+        norm = torch.nn.utils.clip_grad_norm_(self.lstm.parameters(), self.config.clip)
+        self.optimiser.step()
+        self.state = State(*(torch.cat(streams, 1) for streams in zip(*(state for _, state in parts), strict=True)))
+        return {"loss": sum(loss for loss, _ in parts), "gradient_norm": float(norm), "lr": lr}
 
     def usable(self, dev: Batch) -> Batch:
         """All of it."""

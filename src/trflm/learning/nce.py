@@ -25,7 +25,9 @@ from trflm.learning.deleted import DeletedReference
 from trflm.learning.loop import Metrics, clip_gradient
 from trflm.learning.replacements import DevChoice, Replacements
 from trflm.learning.schedules import falling
+from trflm.learning.shards import WHOLE, Part, Shard, Shards
 from trflm.lms.noise import Noise
+from trflm.ranges import Amount, Count, NotNegative, Positive, Share
 from trflm.seeds import generator
 from trflm.text import Batch, pack
 
@@ -36,17 +38,17 @@ POOL = 20  # steps whose noise is drawn at once
 class NCESettings:
     """What NCE with fixed and with learning noise have in common."""
 
-    batch: int = 100  # data sentences a step
-    noise_ratio: int = 1  # nu: noise sentences for each sentence of data
-    replacements: int = 0  # sentences with a word replaced, for each sentence of data
-    replacement_weight: float = 1.0  # weight of the loss of those sentences
-    lr: float = 1e-3  # learning rate of the potential (Adam)
-    constant_epochs: int = 0  # epochs before the learning rates fall
-    decay: float = 1.0  # the factor of the learning rates in each epoch after
-    lr_log_Z: float = 1e-2  # learning rate of log Z (Adam)
-    weight_decay: float = 0.0  # of the potential, decoupled
-    l2: float = 0.0  # penalty (l2 / 2) |theta|^2 in the loss
-    clip: float = 10.0  # greatest gradient norm
+    batch: Count = 100  # data sentences a step
+    noise_ratio: Count = 1  # nu: noise sentences for each sentence of data
+    replacements: Amount = 0  # sentences with a word replaced, for each sentence of data
+    replacement_weight: NotNegative = 1.0  # weight of the loss of those sentences
+    lr: Positive = 1e-3  # learning rate of the potential (Adam)
+    constant_epochs: Amount = 0  # epochs before the learning rates fall
+    decay: Share = 1.0  # the factor of the learning rates in each epoch after
+    lr_log_Z: Positive = 1e-2  # learning rate of log Z (Adam)
+    weight_decay: NotNegative = 0.0  # of the potential, decoupled
+    l2: NotNegative = 0.0  # penalty (l2 / 2) |theta|^2 in the loss
+    clip: Positive = 10.0  # greatest gradient norm
 
     def __post_init__(self) -> None:
         if self.batch < 1 or self.noise_ratio < 1:
@@ -64,7 +66,8 @@ class NCEConfig(NCESettings):
     kind: Literal["nce"] = "nce"
 
     def build(self, context: Context) -> "NCE":
-        return NCE(context.trf, context.noise, context.replacements, context.batches(self.batch), self, context.deleted)
+        batches, deleted, shards = context.batches(self.batch), context.deleted, context.shards
+        return NCE(context.trf, context.noise, context.replacements, batches, self, deleted, shards)
 
 
 class NCE(FieldLearner):
@@ -78,9 +81,10 @@ class NCE(FieldLearner):
         batches: ShuffledBatches,
         config: NCESettings,
         deleted: DeletedReference | None = None,
+        shards: Shards = WHOLE,
     ) -> None:
         self.trf, self.noise, self.replacements, self.batches, self.config = trf, noise, replacements, batches, config
-        self.deleted = deleted
+        self.deleted, self.shards = deleted, shards
         self.log_Z = nn.Parameter(trf.log_Z1() + trf.zeta)  # [m+1]
         self.theta = list(trf.potential.parameters())
         self.optimiser = Adam(
@@ -91,26 +95,33 @@ class NCE(FieldLearner):
             lr=config.lr,
         )
         self.dev_choice = DevChoice(replacements)
-        self._pool: tuple[int, Batch] | None = None
+        self._pools: dict[int, tuple[int, Batch]] = {}  # of a shard: the number of the pool, and its noise
 
     def step(self, number: int, rng: torch.Generator) -> Metrics:
         fall = falling(self.config.decay, self.config.constant_epochs, number // self.steps_per_epoch)
         for group, lr in zip(self.optimiser.param_groups, (self.config.lr, self.config.lr_log_Z), strict=True):
             group["lr"] = lr * fall
-        batch = self.batches.of_step(number).to(self.trf.zeta.device)
-        index_B = self.batches.index_of_step(number)
-        return self.update(batch, self.noise_of(number, len(batch), rng).to(batch.device), rng, index_B)
 
-    def noise_of(self, number: int, n_data: int, rng: torch.Generator) -> Batch:
+        def part_of(shard: Shard) -> Part:
+            batch = self.batches.of_step(number, shard).to(self.trf.zeta.device)
+            drawn = self.noise_of(number, len(batch), shard).to(batch.device)
+            return self.part(batch, drawn, shard.rng, self.batches.index_of_step(number, shard))
+
+        metrics = self.shards.mean_gradient([*self.theta, self.log_Z], rng, part_of)
+        metrics["gradient_norm"] = clip_gradient([*self.theta, self.log_Z], self.config.clip)
+        self.optimiser.step()
+        return metrics
+
+    def noise_of(self, number: int, n_data: int, shard: Shard) -> Batch:
         """The noise of a step. It never changes, so that of several steps is drawn at once, which is cheaper."""
         pool, place = divmod(number, POOL)
         n = self.config.noise_ratio * n_data
-        if self._pool is None or self._pool[0] != pool:
-            self._pool = (pool, self.noise.draw(POOL * n, generator(self.batches.seed, "noise", pool)))
-        return self._pool[1].select(torch.arange(place * n, (place + 1) * n))
+        if shard.number not in self._pools or self._pools[shard.number][0] != pool:
+            self._pools[shard.number] = (pool, self.noise.draw(POOL * n, shard.generator(self.batches.seed, "noise", pool)))
+        return self._pools[shard.number][1].select(torch.arange(place * n, (place + 1) * n))
 
-    def update(self, batch: Batch, drawn: Batch, rng: torch.Generator, index_B: Tensor) -> Metrics:
-        """One step from these sentences of data, which are those of `index_B` in the text, and of noise."""
+    def part(self, batch: Batch, drawn: Batch, rng: torch.Generator, index_B: Tensor) -> Part:
+        """The loss on these sentences of data, which are those of `index_B` in the text, and of noise."""
         self.trf.potential.forget()  # what was scored since the last step (dev text) is to leave no trace
         noise = self._known(drawn)
         pairs = self.replacements.pairs(batch, self.config.replacements, rng) if self.config.replacements else None
@@ -129,11 +140,7 @@ class NCE(FieldLearner):
             pair_loss = pairs.loss(phi_B, phi_R)
             metrics["replacement_loss"] = float(pair_loss.detach())
             loss = loss + self.config.replacement_weight * pair_loss
-        self.optimiser.zero_grad()
-        loss.backward()
-        metrics["gradient_norm"] = clip_gradient([*self.theta, self.log_Z], self.config.clip)
-        self.optimiser.step()
-        return metrics
+        return Part(loss, len(batch), metrics)
 
     def labelled_data(self, batch: Batch, rng: torch.Generator) -> Batch:
         """The sentences that are to be taken for data."""

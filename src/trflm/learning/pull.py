@@ -23,6 +23,7 @@ from trflm.lms.proposals.ngram import NGramProposal
 from trflm.lms.proposals.protocol import Proposal, draw_sentences_of
 from trflm.lms.softmax import ClassSoftmax, equal_classes
 from trflm.lms.unigram import Unigram
+from trflm.ranges import Amount, Count, Positive, check_fields
 from trflm.sampling.chains import Chains
 from trflm.sampling.draw import FixedLength
 from trflm.sampling.gibbs import block_gibbs
@@ -31,19 +32,16 @@ from trflm.text import Batch
 
 @dataclass(frozen=True)
 class PullConfig:
-    steps: int = 300  # at most; a step is one sweep of the chains and `updates` of q
-    chains: int = 64
-    updates: int = 2
-    block: int = 3
-    trials: int = 8
-    lr: float = 2e-3
-    clip: float = 5.0
+    steps: Amount = 300  # at most; a step is one sweep of the chains and `updates` of q
+    chains: Count = 64
+    updates: Count = 2
+    block: Count = 3
+    trials: Count = 8
+    lr: Positive = 2e-3
+    clip: Positive = 5.0
 
     def __post_init__(self) -> None:
-        if self.steps < 0 or min(self.chains, self.updates, self.block, self.trials) < 1:
-            raise ValueError("steps must not be negative; chains, updates, block and trials must be at least 1")
-        if not (self.lr > 0 and self.clip > 0):
-            raise ValueError("lr and clip must be positive")
+        check_fields(self)
 
 
 @dataclass(frozen=True)

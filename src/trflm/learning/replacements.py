@@ -23,7 +23,7 @@ from trflm.field.trf import TRF
 from trflm.lms.ngram import KneserNeyConfig, NGram, kneser_ney
 from trflm.lms.unigram import Unigram
 from trflm.seeds import generator
-from trflm.text import Batch, Vocab, pack
+from trflm.text import Batch, Text, Vocab, pack
 
 DEV_SENTENCES, DEV_WORDS = 1000, 10
 
@@ -50,7 +50,7 @@ class Replacements:
         self.unigram, self.bigram = unigram, bigram
 
     @classmethod
-    def estimate(cls, vocab: Vocab, text: Batch, unigram: Unigram) -> "Replacements":
+    def estimate(cls, vocab: Vocab, text: Text, unigram: Unigram) -> "Replacements":
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a text is too small to estimate discounts is no matter for these draws
             return cls(unigram, kneser_ney(text, vocab, KneserNeyConfig(order=2)))

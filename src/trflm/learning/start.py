@@ -23,6 +23,7 @@ from trflm.learning.batches import ShuffledBatches
 from trflm.learning.loop import clip_gradient
 from trflm.lms.proposals.lstm import LSTMProposal
 from trflm.lms.proposals.protocol import draw_sentences_of
+from trflm.ranges import Amount
 from trflm.sampling.chains import Chains
 from trflm.sampling.draw import FixedLength
 from trflm.sampling.estimator import Estimates, Problem
@@ -31,7 +32,7 @@ from trflm.sampling.importance import Importance, trusted
 from trflm.sampling.mixture import TransMSConfig
 from trflm.sampling.smc import SMCConfig
 from trflm.sampling.weights import effective_size, log_mean
-from trflm.text import Batch
+from trflm.text import Batch, Text
 
 TEACH_BATCH, TEACH_LR, TEACH_CLIP = 64, 2e-3, 1.0
 RUNS = 4  # of sequential Monte Carlo for a length
@@ -42,9 +43,9 @@ LEAST_VARIANCE = 1e-4  # of an estimate of log Z_l
 class StartConfig(TransMSConfig):
     """What AugSA does before its first step; nothing unless asked for."""
 
-    teach_epochs: int = 0  # epochs of the text in which the proposal learns it
-    zeta_draws: int = 0  # draws for zeta of each length; 0: zeta stays as it was given
-    burn_in: int = 0  # sweeps before the first step
+    teach_epochs: Amount = 0  # epochs of the text in which the proposal learns it
+    zeta_draws: Amount = 0  # draws for zeta of each length; 0: zeta stays as it was given
+    burn_in: Amount = 0  # sweeps before the first step
     chains_at_data: bool = False  # chains start at sentences of the text, not at draws of the proposal
 
     def __post_init__(self) -> None:
@@ -53,7 +54,7 @@ class StartConfig(TransMSConfig):
             raise ValueError("teach_epochs, zeta_draws and burn_in must not be negative")
 
 
-def teach(proposal: LSTMProposal, text: Batch, epochs: int, seed: int) -> None:
+def teach(proposal: LSTMProposal, text: Text, epochs: int, seed: int) -> None:
     """Step 1. Minutes on a real text, so the result is kept in the cache."""
 
     def compute() -> dict[str, Tensor]:
@@ -69,7 +70,7 @@ def teach(proposal: LSTMProposal, text: Batch, epochs: int, seed: int) -> None:
         return {name: value.detach().cpu() for name, value in proposal.state_dict().items()}
 
     before = torch.cat([value.detach().cpu().double().flatten() for value in proposal.state_dict().values()])
-    made_from = [text.ids_N, text.lengths_B, before.view(torch.int64)]
+    made_from = [*text.content(), before.view(torch.int64)]
     proposal.load_state_dict(cached(f"proposal taught, {epochs} epochs, seed {seed}", made_from, compute))
 
 

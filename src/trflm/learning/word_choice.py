@@ -27,7 +27,9 @@ from trflm.learning.context import Context, FieldLearner
 from trflm.learning.loop import Metrics, clip_gradient
 from trflm.learning.replacements import DevChoice, Replacements
 from trflm.learning.schedules import falling
+from trflm.learning.shards import WHOLE, Part, Shard, Shards
 from trflm.potentials.discrete import Discrete
+from trflm.ranges import Amount, Count, NotNegative, Positive, Share
 from trflm.seeds import generator
 from trflm.text import Batch, pack
 
@@ -38,13 +40,13 @@ ZETA_SENTENCES = 2000  # of the text and as many of the bigram model, for zeta
 class WordChoiceConfig:
     """[learner] kind = "word-choice": pseudo-likelihood, for a discrete potential."""
 
-    batch: int = 100  # sentences a step
-    words: int = 10  # K: words drawn for each place; the text's own is to be found among them
-    lr: float = 1e-2  # learning rate (Adam)
-    constant_epochs: int = 0  # epochs before the learning rate falls
-    decay: float = 1.0  # its factor of each epoch after
-    l2: float = 0.0  # penalty (l2 / 2) |theta|^2 in the loss
-    clip: float = 10.0  # greatest gradient norm of the mean loss a word
+    batch: Count = 100  # sentences a step
+    words: Count = 10  # K: words drawn for each place; the text's own is to be found among them
+    lr: Positive = 1e-2  # learning rate (Adam)
+    constant_epochs: Amount = 0  # epochs before the learning rate falls
+    decay: Share = 1.0  # its factor of each epoch after
+    l2: NotNegative = 0.0  # penalty (l2 / 2) |theta|^2 in the loss
+    clip: Positive = 10.0  # greatest gradient norm of the mean loss a word
     kind: Literal["word-choice"] = "word-choice"
 
     def __post_init__(self) -> None:
@@ -57,16 +59,22 @@ class WordChoiceConfig:
         potential = context.trf.potential
         if not isinstance(potential, Discrete):
             raise InputError('learner.kind = "word-choice" is for a potential of kind "discrete" without a reference, no other')
-        return WordChoice(context.trf, potential, context.replacements, context.batches(self.batch), self)
+        return WordChoice(context.trf, potential, context.replacements, context.batches(self.batch), self, context.shards)
 
 
 class WordChoice(FieldLearner):
     """Trains the discrete potential of a TRF in place."""
 
     def __init__(
-        self, trf: TRF, potential: Discrete, replacements: Replacements, batches: ShuffledBatches, config: WordChoiceConfig
+        self,
+        trf: TRF,
+        potential: Discrete,
+        replacements: Replacements,
+        batches: ShuffledBatches,
+        config: WordChoiceConfig,
+        shards: Shards = WHOLE,
     ) -> None:
-        self.trf, self.potential, self.batches, self.config = trf, potential, batches, config
+        self.trf, self.potential, self.batches, self.config, self.shards = trf, potential, batches, config, shards
         self.replacements, self.dev_choice = replacements, DevChoice(replacements)
         self.optimiser = Adam(potential.parameters(), lr=config.lr, l2=config.l2)
 
@@ -74,12 +82,16 @@ class WordChoice(FieldLearner):
         epoch = number // self.steps_per_epoch
         lr = self.config.lr * falling(self.config.decay, self.config.constant_epochs, epoch)
         self.optimiser.param_groups[0]["lr"] = lr
-        loss, accuracy = self.loss(self.batches.of_step(number).to(self.trf.zeta.device), rng)
-        self.optimiser.zero_grad()
-        loss.backward()
+
+        def part_of(shard: Shard) -> Part:
+            batch = self.batches.of_step(number, shard).to(self.trf.zeta.device)
+            loss, accuracy = self.loss(batch, shard.rng)
+            return Part(loss, batch.n_words, {"loss": float(loss.detach()), "accuracy": accuracy})
+
+        metrics = self.shards.mean_gradient(list(self.potential.parameters()), rng, part_of)
         norm = clip_gradient(self.potential.parameters(), self.config.clip)
         self.optimiser.step()
-        return {"loss": float(loss.detach()), "accuracy": accuracy, "gradient_norm": norm, "lr": lr}
+        return {**metrics, "gradient_norm": norm, "lr": lr}
 
     def loss(self, batch: Batch, rng: torch.Generator) -> tuple[Tensor, float]:
         """The mean over the words of the negative objective, and how often the text's word comes first."""
@@ -94,7 +106,7 @@ class WordChoice(FieldLearner):
     def write_zeta(self) -> None:
         """zeta_l = a (l - 1), a by least squares."""
         text, bigram = self.batches.sentences, self.replacements.bigram
-        some = text.select(torch.randperm(len(text), generator=generator(0, "dev"))[:ZETA_SENTENCES])
+        some = text.some(ZETA_SENTENCES, generator(0, "dev"))
         both = pack([some, bigram.draw(len(some), generator(0, "dev", 1), some.lengths_B)]).to(self.trf.zeta.device)
         log_q_B = bigram.log_span(both, torch.zeros_like(both.lengths_B), both.lengths_B)
         above_1_B = both.lengths_B - 1

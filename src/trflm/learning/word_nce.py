@@ -33,8 +33,10 @@ from trflm.learning.exponents import Exponents, take_best
 from trflm.learning.loop import Metrics, clip_gradient
 from trflm.learning.replacements import DevChoice, Replacements
 from trflm.learning.schedules import falling
+from trflm.learning.shards import WHOLE, Part, Shard, Shards
 from trflm.potentials.blstm import BLSTM, Embedding
 from trflm.potentials.tilted import Tilted
+from trflm.ranges import Amount, Count, NotNegative, Positive, Share
 from trflm.seeds import generator
 from trflm.text import Batch
 from trflm.text.batch import in_parts
@@ -48,13 +50,13 @@ SHARES = [0.05 * k for k in range(20)]
 class WordNCEConfig:
     """[learner] kind = "word-nce": a start for a BLSTM potential."""
 
-    batch: int = 64  # sentences a step
-    noise_words: int = 1000  # k: words of noise that all places of a step share
-    lr: float = 3e-3  # learning rate (Adam)
-    constant_epochs: int = 0  # epochs before the learning rate falls
-    decay: float = 1.0  # its factor of each epoch after
-    weight_decay: float = 0.0  # decoupled
-    clip: float = 1.0  # greatest gradient norm of the mean loss a place
+    batch: Count = 64  # sentences a step
+    noise_words: Count = 1000  # k: words of noise that all places of a step share
+    lr: Positive = 3e-3  # learning rate (Adam)
+    constant_epochs: Amount = 0  # epochs before the learning rate falls
+    decay: Share = 1.0  # its factor of each epoch after
+    weight_decay: NotNegative = 0.0  # decoupled
+    clip: Positive = 1.0  # greatest gradient norm of the mean loss a place
     kind: Literal["word-nce"] = "word-nce"
 
     def __post_init__(self) -> None:
@@ -69,22 +71,29 @@ class WordNCEConfig:
             potential = potential.potential
         if not (isinstance(potential, BLSTM) and isinstance(potential.inputs, Embedding)):
             raise InputError('learner.kind = "word-nce" starts a potential of kind "blstm", no other')
-        return WordNCE(context.trf, potential, context.replacements, context.batches(self.batch, alike=True), self)
+        batches = context.batches(self.batch, alike=True)
+        return WordNCE(context.trf, potential, context.replacements, batches, self, context.shards)
 
 
 class WordNCE(FieldLearner):
     """Trains the BLSTM potential of a TRF in place."""
 
     def __init__(
-        self, trf: TRF, potential: BLSTM, replacements: Replacements, batches: ShuffledBatches, config: WordNCEConfig
+        self,
+        trf: TRF,
+        potential: BLSTM,
+        replacements: Replacements,
+        batches: ShuffledBatches,
+        config: WordNCEConfig,
+        shards: Shards = WHOLE,
     ) -> None:
-        self.trf, self.potential, self.batches, self.config = trf, potential, batches, config
+        self.trf, self.potential, self.batches, self.config, self.shards = trf, potential, batches, config, shards
         self.replacements, self.dev_choice = replacements, DevChoice(replacements)
         self.tilted = trf.potential if isinstance(trf.potential, Tilted) else None
         if self.tilted:
             Exponents(SHARE, 1 - SHARE).set(self.tilted)
         text = batches.sentences
-        counts = torch.bincount(text.ids_N, minlength=potential.end + 1).double() + 1
+        counts = text.word_counts(potential.end + 1).double() + 1
         counts[potential.end] += len(text)
         counts[potential.start] += len(text)
         self.log_q = (counts / counts.sum()).log().to(trf.zeta)  # [V+2] of words and markers
@@ -100,13 +109,17 @@ class WordNCE(FieldLearner):
         lr = self.config.lr * falling(self.config.decay, self.config.constant_epochs, epoch)
         for group in self.optimiser.param_groups:
             group["lr"] = lr
-        batch = self.batches.of_step(number).to(self.trf.zeta.device)
-        loss = self.loss(batch, rng, rng)
-        self.optimiser.zero_grad()
-        loss.backward()
-        norm = clip_gradient([*self.potential.parameters(), self.marker_bias], self.config.clip)
+
+        def part_of(shard: Shard) -> Part:
+            batch = self.batches.of_step(number, shard).to(self.trf.zeta.device)
+            loss = self.loss(batch, shard.rng, shard.rng)
+            return Part(loss, batch.n_words + len(batch), {"loss": float(loss.detach())})
+
+        theta = [*self.potential.parameters(), self.marker_bias]
+        metrics = self.shards.mean_gradient(theta, rng, part_of)
+        norm = clip_gradient(theta, self.config.clip)
         self.optimiser.step()
-        return {"loss": float(loss.detach()), "gradient_norm": norm, "lr": lr}
+        return {**metrics, "gradient_norm": norm, "lr": lr}
 
     def loss(self, batch: Batch, noise_rng: torch.Generator, dropout_rng: torch.Generator | None) -> Tensor:
         """The mean over places and directions of the negative objective."""

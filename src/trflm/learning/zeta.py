@@ -22,6 +22,8 @@ from torch import Tensor
 from trflm.field.trf import TRF
 from trflm.text import Batch
 
+MEMORY = 0.99  # of the mean flows
+
 
 def two_stage(t: int, decay: float, first_stage: int) -> float:
     """gamma_t = t^-decay; after `first_stage` steps (0: never) 1 / (t - t0 + t0^decay), the best there is once zeta is near
@@ -52,6 +54,47 @@ class ZetaSteps:
             own_m = gamma * excess_m / (self.smooth + pi0_m) * self.between_m
             step_m = (self.hats_mK @ step_K + own_m).clamp(min=-self.cap, max=self.cap)
         return step_m - step_m[0]
+
+
+class FlowSteps:
+    """zeta by what flows between the lengths, however many chains each has at the moment (not in the paper).
+
+        F_kl = pi0_k P(k -> l),   P(k -> l) the mean over the chains of length k      the flow, if they had the lengths of pi0
+        net_l = sum_k (F_kl - F_lk)                                                   over the lengths that have chains
+        zeta += gamma_t (L + s B'B)^-1 net,   L = diag(sum_k M_kl) - M,   M the running mean of (F + F') / 2
+
+    In equilibrium F_kl = F_lk (detailed balance), so net has the mean 0 at the exact zeta and nowhere else. Near it net is
+    -L (zeta - exact), so with s = 0 this is Newton's step. B are the second differences over l: with s > 0 a length that is
+    hardly seen follows its neighbours along a line. The matrix is positive definite, so zeta rests at the same place.
+
+    Why: a count answers to zeta only after the chains have walked. If that takes tau steps from end to end, the excess a of
+    long sentences and the gain gamma obey tau a'' + a' + gamma a = 0, and with gamma > 1 / (4 tau) zeta and the lengths swing
+    against one another, once in 2 pi sqrt(tau / gamma) steps. A flow answers at once (tau = 0): nothing swings.
+    """
+
+    def __init__(self, pi0: Tensor, cap: float, smooth: float) -> None:
+        m = len(pi0) - 1
+        self.pi0, self.cap = pi0, cap
+        bend_mm = torch.eye(m, dtype=pi0.dtype, device=pi0.device).diff(dim=0).diff(dim=0)  # [m - 2, m]
+        self.stiff_mm = smooth * bend_mm.T @ bend_mm + (1e-3 * pi0[1:]).diag()  # a length that nobody has seen stays
+        self.mean_mm: Tensor | None = None
+
+    def step(self, gamma: float, reach_kl: Tensor) -> Tensor:
+        """[m] the change of zeta_1..zeta_m; that of zeta_1 is 0."""
+        flow_mm = flows(reach_kl, self.pi0)[1:, 1:]
+        both_mm = (flow_mm + flow_mm.T) / 2
+        self.mean_mm = both_mm if self.mean_mm is None else MEMORY * self.mean_mm + (1 - MEMORY) * both_mm
+        left_mm = self.mean_mm.sum(0).diag() - self.mean_mm + self.stiff_mm
+        net_m = flow_mm.sum(0) - flow_mm.sum(1)
+        step_m = torch.zeros_like(net_m)
+        step_m[1:] = gamma * torch.linalg.solve(left_mm[1:, 1:], net_m[1:])
+        return step_m.clamp(min=-self.cap, max=self.cap)
+
+
+def flows(reach_kl: Tensor, pi0: Tensor) -> Tensor:
+    """[m+1, m+1] F_kl, between lengths that both have chains."""
+    count_k = reach_kl.sum(1)
+    return (pi0 / count_k.clamp(min=1))[:, None] * reach_kl * (count_k > 0)
 
 
 def knots_of(pi0: Tensor, share: float) -> list[int]:

@@ -18,6 +18,7 @@ from trflm.lms.ngram import NGram
 from trflm.lms.proposals.lstm import LSTMProposal
 from trflm.lms.proposals.protocol import draw_sentences_of
 from trflm.lms.unigram import Unigram
+from trflm.ranges import NGramOrder
 from trflm.text import Batch, Vocab
 from trflm.text.lengths import draw_from_cdf
 
@@ -105,7 +106,7 @@ class NGramNoise:
     """[noise] kind = "ngram": a Kneser-Ney model of the training text."""
 
     kind: Literal["ngram"] = "ngram"
-    order: int = 5  # words of the longest n-grams
+    order: NGramOrder = 5  # words of the longest n-grams
 
     def __post_init__(self) -> None:
         if self.order < 1:

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from trflm.language_model import Directed, Explanation
 from trflm.lms.proposals.protocol import DRAW, Span
+from trflm.ranges import Amount, Count, Seed, bounded
 from trflm.seeds import generator
-from trflm.text import Batch, Vocab
+from trflm.text import Batch, Text, Vocab
 from trflm.text.lengths import PI_FLOOR, draw_from_cdf
 
 
@@ -27,8 +28,8 @@ class Unigram(Directed):
         self._word_cdf = self.log_word_V.exp().cumsum(0)
 
     @classmethod
-    def estimate(cls, vocab: Vocab, text: Batch, pi: Tensor) -> "Unigram":
-        counts_V = torch.bincount(text.ids_N, minlength=len(vocab)).double() + 1
+    def estimate(cls, vocab: Vocab, text: Text, pi: Tensor) -> "Unigram":
+        counts_V = text.word_counts(len(vocab)).double() + 1
         return cls(vocab, pi, (counts_V / counts_V.sum()).log())
 
     def explain(self, sentences: Batch | Sequence[str]) -> Explanation:
@@ -59,7 +60,8 @@ class Unigram(Directed):
     def log_q(self, batch: Batch) -> Tensor:
         return batch.sum_words(self.log_word_V.to(batch.device)[batch.ids_N])
 
-    def sample(self, n: int, *, seed: int = 1, length: int | None = None, burn_in: int = 50) -> list[str]:
+    @bounded
+    def sample(self, n: Amount, *, seed: Seed = 1, length: Count | None = None, burn_in: Amount = 50) -> list[str]:
         rng = generator(seed, "sample")
         lengths_B = None if length is None else torch.full((n,), length)
         return self.vocab.sentences(self.draw(n, rng, lengths_B))

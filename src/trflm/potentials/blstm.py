@@ -22,9 +22,11 @@ from torch import Generator, Tensor, nn
 from trflm.kinds import Start
 from trflm.potentials.dropout import check_share, dropout
 from trflm.potentials.protocol import start_from_word2vec
+from trflm.ranges import Layers, Positive, Share, Size
 from trflm.recurrent.prefixes import prefix_tree
-from trflm.recurrent.recurrence import read_packed, read_tree
+from trflm.recurrent.recurrence import read_on, read_packed, read_tree
 from trflm.text import Batch
+from trflm.text.batch import SCORING_WORDS, is_long
 
 SHARED = 0.8  # a tree of prefixes is used if it has at most so large a share of the states
 
@@ -37,11 +39,11 @@ class BLSTMConfig:
     outputs.
     """
 
-    embedding: int = 200  # numbers that stand for a word
-    units: int = 200  # of each direction; if not `embedding`, a linear map leads from the one to the other
-    layers: int = 1  # of each direction
-    dropout: float = 0.0  # on inputs, between layers and on outputs
-    init: float = 0.1  # parameters start uniform in +-init, the words' biases at 0
+    embedding: Size = 200  # numbers that stand for a word
+    units: Size = 200  # of each direction; if not `embedding`, a linear map leads from the one to the other
+    layers: Layers = 1  # of each direction
+    dropout: Share = 0.0  # on inputs, between layers and on outputs
+    init: Positive = 0.1  # parameters start uniform in +-init, the words' biases at 0
     kind: Literal["blstm"] = "blstm"
     word2vec: bool = False  # start the embedding from word2vec vectors of the training text
 
@@ -127,6 +129,8 @@ class BLSTM(nn.Module):
 
     def contributions(self, batch: Batch, rng: Generator | None = None) -> Tensor:
         """[N] what each word adds to phi; the product with a marker counts for the word beside it."""
+        if is_long(batch) and not torch.is_grad_enabled():
+            return self._read_long(batch)
         marked = with_markers(batch, self.start, self.end)
         rows_DI, row_M = self.inputs.rows(marked, rng)
         return self._terms(batch, marked, rows_DI, [packed(walk, row_M) for walk in walks(batch, marked)], rng)
@@ -134,10 +138,25 @@ class BLSTM(nn.Module):
     @torch.no_grad()
     def score(self, batch: Batch) -> Tensor:
         """phi_B without gradient: each distinct prefix is read once forward, each distinct suffix once backward."""
+        if is_long(batch):
+            return batch.sum_words(self._read_long(batch))
         marked = with_markers(batch, self.start, self.end)
         rows_DI, row_M = self.inputs.distinct_rows(marked)
         readings = [shared(walk, row_M, len(rows_DI)) for walk in walks(batch, marked)]
         return batch.sum_words(self._terms(batch, marked, rows_DI, readings, None))
+
+    def _read_long(self, batch: Batch) -> Tensor:
+        """`contributions` of one long sentence, read some words at a time: no more than those are in memory."""
+        marked = with_markers(batch, self.start, self.end)
+        rows_DI, row_M = self.inputs.distinct_rows(marked)
+        total_N = self.bias.index_select(0, batch.ids_N.long())
+        for stack, walk in zip((self.forward_stack, self.backward_stack), walks(batch, marked), strict=True):
+            state = stack.zero_state()
+            columns = (walk.place_R, walk.target_R, walk.word_R)
+            for place, target, word in zip(*(column_R.split(SCORING_WORDS) for column_R in columns), strict=True):
+                h_TE = stack.read_on(F.embedding(row_M[place], rows_DI), state)
+                total_N.index_add_(0, word, (h_TE * F.embedding(marked.ids_N[target], self.embedding)).sum(1))
+        return total_N
 
     def predictions(self, batch: Batch, rng: Generator | None = None) -> list[tuple[Tensor, Tensor]]:
         """For each direction [R, E] its states and [R] the word or marker that each is multiplied with, differentiable."""
@@ -187,6 +206,18 @@ class Stack(nn.Module):
                 x = read_tree(gates, w_recurrent, reading.sizes, reading.parent_P)
             x = dropout(x, self.dropout, rng)
         return x if self.output is None else F.linear(x, self.output)
+
+    def zero_state(self) -> list[tuple[Tensor, Tensor]]:
+        """(h, c) of each layer."""
+        zero_H = self.gate_bias[0].new_zeros(self.recurrent[0].shape[1])
+        return [(zero_H, zero_H)] * len(self.recurrent)
+
+    def read_on(self, x_TI: Tensor, state: list[tuple[Tensor, Tensor]]) -> Tensor:
+        """[T, E] the same for the next words of one text, from the state of each layer, which becomes that after the last."""
+        for k, (w_input, w_recurrent, bias) in enumerate(zip(self.input, self.recurrent, self.gate_bias, strict=True)):
+            x_TI, c_H = read_on(F.linear(x_TI, w_input, bias), w_recurrent, *state[k])
+            state[k] = (x_TI[-1], c_H)
+        return x_TI if self.output is None else F.linear(x_TI, self.output)
 
 
 def with_markers(batch: Batch, start: int, end: int) -> Batch:

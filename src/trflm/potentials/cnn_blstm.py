@@ -17,6 +17,7 @@ from trflm.potentials.blstm import BLSTM, BLSTMConfig
 from trflm.potentials.cnn import score
 from trflm.potentials.cnn.network import CNNLayers, CNNSize
 from trflm.potentials.protocol import start_from_word2vec
+from trflm.ranges import Layers, Size
 from trflm.text import Batch
 
 
@@ -27,8 +28,8 @@ class CNNBLSTMConfig(CNNSize):
     Dropout is where the CNN has it and where the BLSTM has it.
     """
 
-    units: int = 200  # of the LSTM of each direction
-    layers: int = 1  # of each direction
+    units: Size = 200  # of the LSTM of each direction
+    layers: Layers = 1  # of each direction
     kind: Literal["cnn-blstm"] = "cnn-blstm"
     word2vec: bool = False  # start the embedding from word2vec vectors of the training text
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from trflm.language_model import LanguageModel
 from trflm.potentials.protocol import Potential
+from trflm.speed.devices import device_of
 from trflm.text import Batch
 
 
@@ -40,13 +41,15 @@ class Tilted(nn.Module):
     def contributions(self, batch: Batch, rng: torch.Generator | None = None) -> Tensor:
         """[N] the reference's end of a sentence goes to its last word."""
         explanation = self.reference.explain(batch)
-        phi_N = self.potential.contributions(batch, rng)
+        phi_N = self.potential.contributions(batch.to(device_of(self.potential)), rng)
         end_N = torch.where(batch.remaining_N == 0, explanation.rest_B[batch.sentence_N], 0.0)
-        return float(self.factor) * phi_N + float(self.share) * (explanation.word_N + end_N).to(phi_N)
+        return float(self.factor) * phi_N + float(self.share) * (explanation.word_N + end_N).to(phi_N.dtype).to(phi_N.device)
 
     def score(self, batch: Batch) -> Tensor:
-        phi_B = self.potential.score(batch)
-        return float(self.factor) * phi_B + float(self.share) * self.reference.log_prob(batch).to(phi_B)
+        """The reference is looked up on the CPU, wherever the potential is."""
+        phi_B = self.potential.score(batch.to(device_of(self.potential)))
+        log_ref_B = self.reference.log_prob(batch).to(phi_B.dtype).to(phi_B.device)
+        return float(self.factor) * phi_B + float(self.share) * log_ref_B
 
     def forget(self) -> None:
         self.potential.forget()

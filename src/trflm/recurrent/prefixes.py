@@ -28,7 +28,7 @@ class PrefixTree:
 def prefix_tree(batch: Batch, n_words: int) -> PrefixTree:
     """Grown by one word at a time, for all sentences at once."""
     root = torch.full((1,), ROOT, device=batch.device)
-    parents, words, sizes = [root], [root], [1]
+    parents, words, sizes, total = [root], [root], [1], 1
     prefix_N = torch.empty(batch.n_words, dtype=torch.int64, device=batch.device)
     long_enough_A = torch.arange(len(batch), device=batch.device)
     here_A = torch.full((len(batch),), ROOT, device=batch.device)  # the prefix each sentence has reached
@@ -39,7 +39,8 @@ def prefix_tree(batch: Batch, n_words: int) -> PrefixTree:
         key, which_A = torch.unique(here_A * n_words + batch.ids_N[at_A], return_inverse=True)
         parents.append(key // n_words)
         words.append(key % n_words)
-        here_A = which_A + sum(sizes)
+        here_A = which_A + total
         prefix_N[at_A] = here_A
         sizes.append(len(key))
+        total += len(key)
     return PrefixTree(torch.cat(parents), torch.cat(words), sizes, prefix_N)

@@ -136,6 +136,23 @@ def read_packed(gates_N4H: Tensor, weight_4HH: Tensor, running: list[int]) -> Te
     return Recurrence.apply(gates_N4H, weight_4HH, running)[0]
 
 
+def read_on(gates_T4H: Tensor, weight_4HH: Tensor, h_H: Tensor, c_H: Tensor) -> tuple[Tensor, Tensor]:
+    """([T, H] h after each word of a text, [H] c after the last), from the state that the words before it left. No gradient."""
+    h_TH, c_1H = gates_T4H.new_empty(len(gates_T4H), len(c_H)), c_H[None].clone()
+    if pass_applies(gates_T4H):
+        from trflm.recurrent import recurrence_loops
+
+        gates_T4H, weight_4HH = gates_T4H.unflatten(1, (4, -1)), weight_4HH.contiguous()
+        recurrence_loops.read_on(*(x.numpy() for x in (gates_T4H, weight_4HH, h_H, c_1H[0], h_TH)))
+        return h_TH, c_1H[0]
+    h_1H = h_H[None]
+    for gates_14H, after_1H in zip(gates_T4H.clone().split(1), h_TH.split(1), strict=True):
+        gates_14H.addmm_(h_1H, weight_4HH.t())
+        advance(gates_14H, c_1H, c_1H, after_1H)
+        h_1H = after_1H
+    return h_TH, c_1H[0]
+
+
 def read_tree(gates_P4H: Tensor, weight_4HH: Tensor, sizes: Sequence[int], parent_P: Tensor) -> Tensor:
     """[P, H] h after each prefix of a tree, level after level of these sizes; the first level follows the zero state."""
     h = c = gates_P4H.new_zeros(1, weight_4HH.shape[1])

@@ -41,6 +41,25 @@ def next_states(
 
 
 @compiled
+def read_on(gates_T4H: np.ndarray, weight_4HH: np.ndarray, h_H: np.ndarray, c_H: np.ndarray, h_TH: np.ndarray) -> None:
+    """h after each word of one text, written into the last; c is that before the first word and becomes that after the last."""
+    H = len(c_H)
+    sums_4H = np.empty((4, H), np.float32)
+    for t in range(len(h_TH)):
+        before_H = h_TH[t - 1] if t > 0 else h_H
+        for gate in range(4):
+            for j in range(H):
+                row_H, total = weight_4HH[gate * H + j], np.float32(0)
+                for k in range(H):
+                    total += row_H[k] * before_H[k]
+                sums_4H[gate, j] = total + gates_T4H[t, gate, j]
+        for j in range(H):
+            c = sigmoid(sums_4H[1, j]) * c_H[j] + sigmoid(sums_4H[0, j]) * tanh(sums_4H[2, j])
+            c_H[j] = c
+            h_TH[t, j] = sigmoid(sums_4H[3, j]) * tanh(c)
+
+
+@compiled
 def advance(gates_n4H: np.ndarray, c_before_nH: np.ndarray, c_nH: np.ndarray, h_nH: np.ndarray) -> None:
     """c and h of each row, written into the last two; the gates are replaced by their sigmoids, and tanh for the cell's."""
     for n in range(len(c_nH)):

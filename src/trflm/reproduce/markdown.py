@@ -29,6 +29,7 @@ def main_table(results: Results) -> tuple[list[str], list[list[str]]]:
         "WER %",
         "95 %",
         "against " + (results.baseline or "-"),
+        *([f"against {results.rival}"] if results.rival else []),
         "parameters",
         "training",
         "per list",
@@ -38,16 +39,17 @@ def main_table(results: Results) -> tuple[list[str], list[list[str]]]:
     rows = []
     for name, figures in results.references.items():
         if name != ORACLE:
-            rows.append([f"({name})", "", percent(figures), interval(figures), "", "", "", ""])
+            rows.append([f"({name})", "", percent(figures), interval(figures)])
+    empty = [""] * (len(heading) - 2 - in_paper)
     for row in results.rows:
-        cells = [row.label, row.status, "", "", "", "", "", ""] if isinstance(row, MissingRow) else row_cells(row)
+        cells = [row.label, row.status, *empty] if isinstance(row, MissingRow) else row_cells(row, bool(results.rival))
         rows.append(cells + ([", ".join(filter(None, (row.paper.perplexity, row.paper.wer)))] if in_paper else []))
     oracle = results.references[ORACLE]
-    rows.append(["(oracle)", "", percent(oracle), interval(oracle), "", "", "", ""])
+    rows.append(["(oracle)", "", percent(oracle), interval(oracle)])
     return heading, [cells + [""] * (len(heading) - len(cells)) for cells in rows]
 
 
-def row_cells(row: ModelRow | CombinedRow) -> list[str]:
+def row_cells(row: ModelRow | CombinedRow, rival: bool) -> list[str]:
     perplexity, parameters, training = "-", "", ""  # of several models together
     if isinstance(row, ModelRow):
         perplexity, parameters = perplexity_text(row), f"{row.parameters / 1e6:.2f} M"
@@ -58,6 +60,7 @@ def row_cells(row: ModelRow | CombinedRow) -> list[str]:
         f"**{percent(row.wer)}**",
         interval(row.wer),
         difference(row.against_baseline),
+        *([difference(row.against_rival)] if rival else []),
         parameters,
         training,
         duration(row.rescoring_seconds),
@@ -95,6 +98,8 @@ def notes(results: Results) -> list[str]:
             lines.append(f"{row.label}: {row.status}: {row.reason}")
         elif isinstance(row, ModelRow) and row.unfinished is not None:
             lines.append(f"{row.label}: training has not reached its end, only {row.unfinished}")
+        if isinstance(row, CombinedRow) and row.equal is not None:
+            lines.append(f"{row.label}: with equal weights, as in the paper, {percent(row.equal)} {interval(row.equal)}")
         if isinstance(row, ModelRow) and row.perplexity_interval is not None:
             lines.append(perplexity_note(row.label, row.perplexity_interval))
     made = results.made

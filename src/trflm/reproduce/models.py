@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trflm.errors import InputError
+from trflm.experiment.data import files_of
 from trflm.experiment.progress import Progress
 from trflm.experiment.recipe import FieldRecipe, LSTMRecipe, NGramRecipe, Recipe, parse_recipe, read_recipe
 from trflm.experiment.run import run_recipe
@@ -83,9 +84,12 @@ def check_recipes(names: Sequence[str], source: Source) -> None:
         path = source.recipes / f"{name}.toml"
         if path.exists() and not (source.out / name / "model.safetensors").exists():
             recipe = read_recipe(path, source.overrides)
-            for file in (recipe.data.train, recipe.data.valid):
-                if file and not Path(file).exists():
-                    raise InputError(f"{path}: {file}: there is no such file; is --data right?")
+            try:
+                files_of(recipe.data.train)
+            except InputError as error:
+                raise InputError(f"{path}: {error}; is --data right?") from error
+            if recipe.data.valid and not Path(recipe.data.valid).exists():
+                raise InputError(f"{path}: {recipe.data.valid}: there is no such file; is --data right?")
 
 
 def unfinished(run: Path) -> FieldRecipe | LSTMRecipe | None:

@@ -9,6 +9,7 @@ from trflm.evaluation.second_pass.files import ListFiles
 from trflm.experiment.recipe import parse
 from trflm.experiment.shipped import TABLES
 from trflm.files.parse import parse_toml
+from trflm.files.reader import read_whole
 
 FILE = TABLES
 
@@ -83,6 +84,7 @@ class Plan:
     row: tuple[Row, ...]
     about: str = ""
     baseline: str = ""  # the row that others are compared with
+    rival: str = ""  # a second such row
     strategies: tuple[str, ...] = ()  # LSTM rows to rescore in the three ways of the paper: preserve, reset, shuffle
 
     def __post_init__(self) -> None:
@@ -91,7 +93,7 @@ class Plan:
             if names.count(name) > 1:
                 raise ValueError(f"row {name!r} is there twice")
         models = (model for row in self.row for model in row.models)
-        for wanted in [*models, *self.strategies, *([self.baseline] if self.baseline else [])]:
+        for wanted in [*models, *self.strategies, *filter(None, (self.baseline, self.rival))]:
             if wanted not in names:
                 raise ValueError(f"{wanted!r} is not the name of a row; the rows are {', '.join(names)}")
 
@@ -100,7 +102,7 @@ def read_plan(directory: Path) -> Plan:
     """The plan of a directory of recipes."""
     path = directory / FILE
     try:
-        tables = parse_toml(path.read_text(encoding="utf-8"))
+        tables = parse_toml(read_whole(path))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}; give a directory of recipes with a {FILE}") from error
     except ValueError as error:

@@ -75,6 +75,8 @@ class DoneRow(AnyRow):
     dev_wer: float
     weights: Weights
     scale_curve: Curve  # (scale, dev WER)
+    against_baseline: Comparison | None = field(default=None, metadata=IF_SET)
+    against_rival: Comparison | None = field(default=None, metadata=IF_SET)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +92,6 @@ class ModelRow(DoneRow):
     changed: tuple[Example, ...]
     strategies: Mapping[str, Figures] | None = field(default=None, metadata=IF_SET)  # of the three ways to read lists in order
     curves: Mapping[str, Curve]  # quantity -> (epoch, value)
-    against_baseline: Comparison | None = field(default=None, metadata=IF_SET)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +100,7 @@ class CombinedRow(DoneRow):
 
     rescoring_seconds: float
     changed: tuple[Example, ...]
-    against_baseline: Comparison | None = field(default=None, metadata=IF_SET)
+    equal: Figures | None = field(default=None, metadata=IF_SET)  # with the same weight for every model, as the paper has it
 
 
 RowResult = ModelRow | CombinedRow | MissingRow
@@ -140,6 +141,7 @@ class Results:
     lists: Mapping[str, ListFacts]  # dev, test
     references: Mapping[str, Figures]  # of test without a second pass, and the oracle
     rows: tuple[RowResult, ...] = ()
+    rival: str = ""  # a second row that others are compared with
 
     @property
     def done(self) -> list[ModelRow | CombinedRow]:

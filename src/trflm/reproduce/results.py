@@ -48,12 +48,14 @@ def reproduce(
     dev, test = (read_named(name, of.files(data), plan.text.mapping) for name, of in (("dev", plan.dev), ("test", plan.test)))
     if dev.hashed == test.hashed:
         raise InputError("the dev and the test lists are the same: weights are never tuned on the set that is reported")
-    evaluation = Evaluation(dev, test, text, source.out / "scores", seed, plan.baseline, say, perplexity_minutes)
+    keep = source.out / "scores"
+    evaluation = Evaluation(dev, test, text, keep, seed, plan.baseline, plan.rival, say, perplexity_minutes)
     base = evaluation.baselines
     results = Results(
         title=plan.title,
         about=plan.about,
         baseline=plan.baseline,
+        rival=plan.rival,
         seed=seed,
         made=Made(**provenance(), processor=platform.processor(), date=time.strftime("%Y-%m-%d")),
         lists={named.name: facts(named.lists) for named in (dev, test)},

@@ -51,8 +51,8 @@ class Passed:
 
 
 class Evaluation:
-    """What all rows share: the lists, the test text, where scores are kept, who is told about progress; and what was found so
-    far, the models with their scores and the errors of each row."""
+    """What all rows share: the lists, the test text, where scores are kept, which rows others are compared with, who is told
+    about progress; and what was found so far, the models with their scores and the errors of each row."""
 
     def __init__(
         self,
@@ -62,11 +62,12 @@ class Evaluation:
         keep: Path,
         seed: int,
         baseline: str,
+        rival: str,
         say: Callable[[str], None],
         perplexity_minutes: float = 0.0,  # for the interval of each random field; 0: none
     ) -> None:
-        self.dev, self.test, self.text, self.keep, self.seed, self.baseline = dev, test, text, keep, seed, baseline
-        self.say, self.perplexity_minutes = say, perplexity_minutes
+        self.dev, self.test, self.text, self.keep, self.seed = dev, test, text, keep, seed
+        self.baseline, self.rival, self.say, self.perplexity_minutes = baseline, rival, say, perplexity_minutes
         self.baselines = Baselines(test.lists)
         self.models: dict[str, Model] = {}
         self.errors: dict[str, WordErrors] = {}
@@ -84,11 +85,11 @@ class Evaluation:
             timed.append(scores_of(file, f"{name} {hashed}", named, lm, in_order))
         return Model(name, run, lm, hashed, *timed)
 
-    def second_pass(self, models: Sequence[Model]) -> Passed:
-        """Weights tuned on dev, errors counted on test."""
+    def second_pass(self, models: Sequence[Model], equal: bool = False) -> Passed:
+        """Weights tuned on dev, errors counted on test; with `equal` every model has the same weight."""
         dev = ScoreTable(self.dev.lists.nbest, {model.name: model.dev.scores for model in models})
         test = ScoreTable(self.test.lists.nbest, {model.name: model.test.scores for model in models})
-        tuned = tune(dev, self.dev.lists.references)
+        tuned = tune(dev, self.dev.lists.references, equal=equal)
         rescored = Rescored(test, tuned.weights)
         return Passed(tuned, rescored, word_errors(self.test.lists, rescored.chosen_U))
 
@@ -115,7 +116,8 @@ class Evaluation:
             changed=self.examples(passed, lm),
             strategies={"reset": wer, **self.in_order(model)} if strategies else None,
             curves=curves(run),
-            against_baseline=self.against(row.name, passed.errors),
+            against_baseline=self.against(self.baseline, row.name, passed.errors),
+            against_rival=self.against(self.rival, row.name, passed.errors),
         )
         self.errors[row.name] = passed.errors
         return found
@@ -134,7 +136,9 @@ class Evaluation:
             scale_curve=tuple(passed.tuned.scale_curve),
             rescoring_seconds=sum(model.test.seconds for model in models) / len(self.test.lists.nbest),
             changed=self.examples(passed, None),
-            against_baseline=self.against(row.name, passed.errors),
+            equal=self.figures(self.second_pass(models, equal=True).errors),
+            against_baseline=self.against(self.baseline, row.name, passed.errors),
+            against_rival=self.against(self.rival, row.name, passed.errors),
         )
         self.errors[row.name] = passed.errors
         return found
@@ -142,11 +146,11 @@ class Evaluation:
     def figures(self, errors: WordErrors) -> Figures:
         return figures(errors, self.seed)
 
-    def against(self, name: str, errors: WordErrors) -> Comparison | None:
-        """The difference to the baseline row, with its tests."""
-        if name == self.baseline or self.baseline not in self.errors:
+    def against(self, other: str, name: str, errors: WordErrors) -> Comparison | None:
+        """The difference to another row, with its tests; None if that row is this one or is not there."""
+        if name == other or other not in self.errors:
             return None
-        return compare(self.errors[self.baseline], errors, self.seed)
+        return compare(self.errors[other], errors, self.seed)
 
     def in_order(self, model: Model) -> dict[str, Figures]:
         """The word errors of a model that reads all hypotheses as one text, in each of its ways to do so."""
@@ -202,7 +206,8 @@ class Evaluation:
             if lm is not None:
                 words = explain_words(lm, *(lists.sentences.texts[lists.sentences.index_H[h]] for h in pair))
             said = lists.references[decision.utterance]
-            examples.append(Example(**vars(decision), reference=said, before=before, now=now, words=words))
+            texts = {"reference": said, "before": before, "now": now}
+            examples.append(Example(**{**vars(decision), **texts}, words=words))
         return tuple(examples)
 
 

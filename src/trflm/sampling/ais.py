@@ -15,12 +15,13 @@ Shapes: C chains, L words, K steps.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
 from trflm.lms.proposals.protocol import draw_sentences_of
+from trflm.ranges import Count, Range, check_fields
 from trflm.sampling.bridge import FORWARD, REVERSED, Points, sweep
 from trflm.sampling.estimator import Estimates, Problem, same_length
 from trflm.sampling.importance import grouped, with_first_replaced
@@ -33,19 +34,16 @@ class AISConfig:
     """Move and course."""
 
     kind: Literal["ais"] = "ais"
-    size: int = 8  # chains an estimate at the temperatures of the pilot; a size of 16 has twice as many temperatures
-    share: float = 0.9  # conditional effective sample size of a step, as a share of the chains
-    most_steps: int = 1000  # K of a pilot at most
-    block: int = 2  # s
-    trials: int = 8  # M
-    pilot_chains: int = 32
-    pilots: int = 4  # lengths on which the temperatures are placed
+    size: Count = 8  # chains an estimate at the temperatures of the pilot; a size of 16 has twice as many temperatures
+    share: Annotated[float, Range(0.001, 0.999)] = 0.9  # conditional effective sample size of a step, as a share of the chains
+    most_steps: Count = 1000  # K of a pilot at most
+    block: Count = 2  # s
+    trials: Count = 8  # M
+    pilot_chains: Annotated[int, Range(2, 10**6)] = 32
+    pilots: Count = 4  # lengths on which the temperatures are placed
 
     def __post_init__(self) -> None:
-        if min(self.size, self.most_steps, self.block, self.trials, self.pilots) < 1 or self.pilot_chains < 2:
-            raise ValueError("size, most_steps, block, trials and pilots must be at least 1, pilot_chains at least 2")
-        if not 0 < self.share < 1:
-            raise ValueError(f"share = {self.share}: must be between 0 and 1")
+        check_fields(self)
 
     def build(self, problem: Problem) -> "AIS":
         return AIS(problem, self, self.size)

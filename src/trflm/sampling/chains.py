@@ -70,12 +70,17 @@ class MoveInfo:
 
     tried: int
     accepted: int
-    length_share: Tensor | None = None  # [m+1] the expected share of each length, of a move that changes lengths
+    reach_kl: Tensor | None = None  # [m+1, m+1] sum over chains of the probability to go from length k to l, of a jump
     expected: "Weighted | None" = None  # the expected sentences, of a move that was asked to keep them
 
     @property
     def acceptance(self) -> float:
         return self.accepted / max(self.tried, 1)
+
+    @property
+    def length_share(self) -> Tensor | None:
+        """[m+1] the expected share of each length, after a move that changes lengths."""
+        return None if self.reach_kl is None else self.reach_kl.sum(0) / self.reach_kl.sum()
 
 
 def replace(batch: Batch, log_p_C: Tensor, changed: Tensor, new: Batch, log_p: Tensor) -> Chains:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from trflm.lms.proposals.protocol import draw, draw_sentences_of
+from trflm.ranges import Count, check_fields
 from trflm.sampling.estimator import Estimates, Problem
 from trflm.sampling.weights import effective_size, log_mean
 from trflm.text import Batch
@@ -70,11 +71,10 @@ def trusted(estimates: Estimates, enough: float = 50.0) -> bool:
 @dataclass(frozen=True)
 class ImportanceConfig:
     kind: Literal["is"] = "is"
-    size: int = 256  # draws an estimate
+    size: Count = 256  # draws an estimate
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            raise ValueError("size must be at least 1")
+        check_fields(self)
 
     def build(self, problem: Problem) -> Importance:
         return Importance(problem, self.size)

@@ -45,7 +45,8 @@ def local_jump(
     to_C = low_C + (level_C * (high_C - low_C + 1)).long().clamp(max=high_C - low_C)
     moving = (to_C != from_C).nonzero().squeeze(1)
     if not len(moving):
-        return Chains(sentences, chains.log_density(target)), MoveInfo(0, 0, share_of(from_C, m))
+        stayed_kl = torch.bincount(from_C, minlength=m + 1).double().diag()
+        return Chains(sentences, chains.log_density(target)), MoveInfo(0, 0, stayed_kl)
     old, from_C, to_C = sentences.select(moving), from_C[moving], to_C[moving]
 
     # 2. Draw the words to append, or score the words to drop: both are the span after the words that stay.
@@ -68,20 +69,15 @@ def local_jump(
     accepted_C = torch.rand(len(moving), generator=rng, dtype=torch.float64).to(device).log() < log_accept_C
     index = accepted_C.nonzero().squeeze(1)
     after = replace(sentences, log_p_C, moving[index], new.select(index), log_p_new_C[index])
-    share = expected_share(sentences.lengths_B, moving, to_C, log_accept_C.exp(), m)
-    return after, MoveInfo(len(moving), len(index), share)
+    return after, MoveInfo(len(moving), len(index), reach(sentences.lengths_B, moving, to_C, log_accept_C.exp(), m))
 
 
-def expected_share(before_C: Tensor, moving: Tensor, to: Tensor, accept: Tensor, max_length: int) -> Tensor:
-    """[m+1] the share of each length after the jump, before it is known which were accepted."""
-    change = torch.zeros(max_length + 1, dtype=torch.float64, device=accept.device)
-    change.index_add_(0, to, accept).index_add_(0, before_C[moving], -accept)
-    return share_of(before_C, max_length) + change / len(before_C)
-
-
-def share_of(lengths_C: Tensor, max_length: int) -> Tensor:
-    """[m+1] delta_l: the share of each length."""
-    return torch.bincount(lengths_C, minlength=max_length + 1).double() / len(lengths_C)
+def reach(before_C: Tensor, moving: Tensor, to: Tensor, accept: Tensor, max_length: int) -> Tensor:
+    """[m+1, m+1] the probability of going from one length to another, summed over the chains, before it is known which were
+    accepted."""
+    reach_kl = torch.bincount(before_C, minlength=max_length + 1).double().diag()
+    reach_kl.index_put_((before_C[moving], to), accept, accumulate=True)
+    return reach_kl.index_put_((before_C[moving], before_C[moving]), -accept, accumulate=True)
 
 
 def truncate(batch: Batch, keep_B: Tensor) -> Batch:

@@ -11,6 +11,7 @@ from typing import Protocol
 import torch
 
 from trflm.lms.proposals.protocol import Proposal
+from trflm.ranges import Amount, Count
 from trflm.sampling.chains import Chains, MoveInfo, Target
 from trflm.sampling.gibbs import block_gibbs
 from trflm.sampling.jump import local_jump
@@ -25,10 +26,10 @@ class Move(Protocol):
 
 @dataclass(frozen=True)
 class TransMSConfig:
-    jump_range: int = 5  # r: lengths a jump may go; the paper says "wider" than 1 without a number
-    block: int = 5  # s: words that the Markov move draws anew at a time
-    trials: int = 10  # M: trials for each such block
-    window: int = 0  # lengths that a jump chooses among at once (`window_jump`); 0: the paper's local jump
+    jump_range: Count = 5  # r: lengths a jump may go; the paper says "wider" than 1 without a number
+    block: Count = 5  # s: words that the Markov move draws anew at a time
+    trials: Count = 10  # M: trials for each such block
+    window: Amount = 0  # lengths that a jump chooses among at once (`window_jump`); 0: the paper's local jump
     weigh_trials: bool = False  # whether the Markov move keeps what was expected of it; see `gibbs`
 
     def __post_init__(self) -> None:

@@ -17,12 +17,13 @@ Shapes: R runs, n particles each, P = R n particles in all, L words.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
 from trflm.lms.proposals.protocol import DRAW
+from trflm.ranges import Count, Range, Share, check_fields
 from trflm.sampling.estimator import Estimates, Problem, as_rows, same_length
 from trflm.sampling.guide import Guide, guide_of
 from trflm.sampling.importance import grouped
@@ -35,18 +36,15 @@ GRID = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
 @dataclass(frozen=True)
 class SMCConfig:
     kind: Literal["smc"] = "smc"
-    size: int = 128  # particles of a run
-    resample: float = 0.5  # when the effective sample size is below this share of them
-    temper: float = -1.0  # b; negative: the pilot chooses
-    pilot_particles: int = 128
-    pilots: int = 3  # lengths on which b is chosen
-    pilot_runs: int = 2
+    size: Count = 128  # particles of a run
+    resample: Share = 0.5  # when the effective sample size is below this share of them
+    temper: Annotated[float, Range(-1, 1)] = -1.0  # b; negative: the pilot chooses
+    pilot_particles: Count = 128
+    pilots: Count = 3  # lengths on which b is chosen
+    pilot_runs: Count = 2
 
     def __post_init__(self) -> None:
-        if min(self.size, self.pilots, self.pilot_runs, self.pilot_particles) < 1:
-            raise ValueError("size, pilots, pilot_runs and pilot_particles must be at least 1")
-        if not 0 <= self.resample <= 1 or self.temper > 1:
-            raise ValueError("resample must be from 0 to 1, temper at most 1")
+        check_fields(self)
 
     def build(self, problem: Problem) -> "SMC":
         return SMC(problem, self, guide_of(problem.trf.potential), self.size, self.temper)

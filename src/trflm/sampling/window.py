@@ -75,10 +75,10 @@ def window_jump(
     choice_C = draw(log_prob_Cw, rng)
     row_Cw = torch.zeros_like(given_Cw).index_put_((chain_P, place_P), torch.arange(len(chain_P), device=device))
     batch = every.select(row_Cw.gather(1, choice_C[:, None]).squeeze(1))
-    share = torch.zeros(m + 1, dtype=torch.float64, device=device)
-    share.index_add_(0, every.lengths_B, log_prob_Cw[chain_P, place_P].exp() / C)
+    reach_kl = torch.zeros(m + 1, m + 1, dtype=torch.float64, device=device)
+    reach_kl.index_put_((now.lengths_B[chain_P], every.lengths_B), log_prob_Cw[chain_P, place_P].exp(), accumulate=True)
     changed = int((batch.lengths_B != now.lengths_B).sum())
-    return Chains(batch, log_p_Cw.gather(1, choice_C[:, None]).squeeze(1)), MoveInfo(C, changed, share)
+    return Chains(batch, log_p_Cw.gather(1, choice_C[:, None]).squeeze(1)), MoveInfo(C, changed, reach_kl)
 
 
 def beginnings(now: Batch, low_C: Tensor, words_Cw: Tensor, chain_P: Tensor, place_P: Tensor) -> Batch:

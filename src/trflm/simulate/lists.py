@@ -6,6 +6,8 @@ make them.
 
 import multiprocessing
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 
@@ -27,10 +29,18 @@ def simulate(
     try:
         yield from map(_one, tasks[:1])  # compiles before processes are made
         if jobs > 1:
-            with multiprocessing.get_context("fork").Pool(jobs) as pool:
-                yield from pool.imap(_one, tasks[1:], chunksize=4)
+            with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
+                try:
+                    yield from pool.map(_one, tasks[1:], chunksize=4)
+                finally:  # whoever stops before the end does not wait for the rest
+                    pool.shutdown(wait=False, cancel_futures=True)
         else:
             yield from map(_one, tasks[1:])
+    except BrokenProcessPool as error:
+        raise ChildProcessError(
+            "a process that searched has ended before its time (out of memory, or killed); nothing is written. "
+            "Start again, with fewer processes: --jobs 1"
+        ) from error
     finally:
         _recogniser = None
 

@@ -38,8 +38,12 @@ def compiled(function: F) -> F:
     in that file."""
     import numba
 
+    from trflm.speed.machine_code import check_what_is_kept
+
     options: dict[str, Any] = {"nogil": True, "fastmath": FAST, "error_model": "numpy"}
     try:
-        return cast("F", numba.njit(function, cache=True, **options))
+        made = numba.njit(function, cache=True, **options)
     except RuntimeError:  # neither can be written
         return cast("F", numba.njit(function, **options))
+    check_what_is_kept(made)
+    return cast("F", made)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trflm.speed.distinct import distinct
 
-SCORING_WORDS = 1 << 15  # how many words are scored at once: bounds the memory of a call on sentences of usual length
+SCORING_WORDS = 1 << 15  # how many words are scored at once: bounds the memory of a call
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +77,34 @@ class Batch:
         source = torch.arange(total, device=self.device) + torch.repeat_interleave(shift_K, lengths_K, output_size=total)
         return Batch(self.ids_N[source].long(), lengths_K)
 
+    def parts(self) -> Iterator["Batch"]:
+        """All sentences in order, some at a time."""
+        return in_parts(self)
+
+    def some(self, n: int, rng: torch.Generator) -> "Batch":
+        """n of the sentences, or all if there are fewer, drawn without replacement, in random order."""
+        return self.select(torch.randperm(len(self), generator=rng)[:n].to(self.device))
+
+    def word_counts(self, n_words: int) -> Tensor:
+        """[V] how often each word occurs, int64."""
+        return torch.bincount(self.ids_N, minlength=n_words)
+
+    def length_counts(self) -> Tensor:
+        """[m + 1] how many sentences have each length, int64."""
+        return torch.bincount(self.lengths_B.cpu().long())
+
+    def content(self) -> list[Tensor]:
+        """Numbers that no other text has."""
+        return [self.ids_N, self.lengths_B]
+
+    def whole(self) -> "Batch":
+        """All sentences in memory."""
+        return self
+
     def sum_words(self, value_N: Tensor) -> Tensor:
         """[N] -> [B]: the sum of a per-word quantity over each sentence."""
+        if is_long(self):
+            return value_N.sum()[None]  # by pairs: word by word, a million roundings add up
         return value_N.new_zeros(len(self)).index_add(0, self.sentence_N, value_N)
 
     def long(self) -> "Batch":
@@ -97,11 +123,33 @@ def pack(batches: list[Batch]) -> Batch:
 
 
 def in_parts(batch: Batch) -> Iterator[Batch]:
-    """The batch, cut between sentences into parts of about SCORING_WORDS words; a part is not cut again."""
-    if batch.n_words <= SCORING_WORDS or batch.n_words < SCORING_WORDS + int(batch.lengths_B.max()):
+    """The batch, cut between sentences into parts of about SCORING_WORDS words; a part is not cut again. A sentence that
+    is longer than that is a part of its own, which models read in pieces."""
+    longest = int(batch.lengths_B.max()) if len(batch) else 0
+    if len(batch) <= 1 or (longest <= SCORING_WORDS and batch.n_words < SCORING_WORDS + longest):
         yield batch
         return
-    part_B = batch.starts_B // SCORING_WORDS
+    is_long_B = batch.lengths_B > SCORING_WORDS
+    begins_B = (batch.starts_B // SCORING_WORDS).diff(prepend=batch.starts_B.new_tensor([-1])) > 0
+    begins_B |= is_long_B
+    begins_B[1:] |= is_long_B[:-1]
+    part_B = begins_B.cumsum(0) - 1
     for index_K in torch.arange(len(batch), device=batch.device).split(torch.bincount(part_B).tolist()):
-        if len(index_K):
-            yield batch.select(index_K)
+        yield batch.select(index_K)
+
+
+def is_long(batch: Batch) -> bool:
+    """Whether this is a sentence that is read in pieces."""
+    return len(batch) == 1 and batch.n_words > SCORING_WORDS
+
+
+def pieces(batch: Batch, reach: int) -> Iterator[tuple[Batch, slice]]:
+    """The batch; or, if it is one long sentence, pieces of it with `reach` words more on either side, so that a model which
+    sees no further computes the same; and which words of the piece are its own."""
+    if not is_long(batch):
+        yield batch, slice(None)
+        return
+    for first in range(0, batch.n_words, SCORING_WORDS):
+        low, high = max(first - reach, 0), min(first + SCORING_WORDS + reach, batch.n_words)
+        piece = Batch(batch.ids_N[low:high], batch.lengths_B.new_tensor([high - low]))
+        yield piece, slice(first - low, min(first + SCORING_WORDS, batch.n_words) - low)

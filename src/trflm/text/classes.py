@@ -25,6 +25,7 @@ from trflm.files.cache import cached
 from trflm.files.reader import read_lines
 from trflm.files.writer import write_text
 from trflm.text.batch import Batch
+from trflm.text.packed import PackedText, Text
 from trflm.text.vocab import Vocab
 
 ROUNDING = 1e-6  # a gain in log-likelihood below this is none
@@ -48,8 +49,14 @@ def exchange_classes(sentences: Batch, n_words: int, n_classes: int, max_passes:
     return last
 
 
-def cached_exchange(sentences: Batch, n_words: int, n_classes: int) -> Tensor:
+def cached_exchange(sentences: Text, n_words: int, n_classes: int) -> Tensor:
     """[V] the classes that `exchange_classes` finds, at most as many as words: a minute's search, kept between runs."""
+    if isinstance(sentences, PackedText):
+        raise InputError(
+            f"classes of words are made from a text in memory, and this one of {sentences.n_words:,} words is on disk; make "
+            "them from a part of it and give them as classes_file, or do without (no class features in model.features, no "
+            "proposal.exchange)"
+        )
     n = min(n_classes, n_words)
     what, made_from = f"exchange {n}/{n_words}", (sentences.ids_N, sentences.lengths_B)
     return cached(what, made_from, lambda: {"class": exchange_classes(sentences, n_words, n).class_V})["class"]
@@ -158,12 +165,12 @@ class _ClassCounts:
         self.pair_term[:, k] = self.x_ln_x[self.pair[:, k]]
 
 
-def frequency_classes(sentences: Batch, n_words: int, n_classes: int) -> Tensor:
+def frequency_classes(sentences: Text, n_words: int, n_classes: int) -> Tensor:
     """[V] classes of neighbours in frequency that each hold about 1/C of the text, the most frequent words in class 0.
 
     A word that holds more than its share leaves fewer than C classes; they are numbered without gaps.
     """
-    count_V = torch.bincount(sentences.ids_N, minlength=n_words)
+    count_V = sentences.word_counts(n_words)
     by_rank = torch.argsort(count_V, descending=True, stable=True)
     before = count_V[by_rank].cumsum(0) - count_V[by_rank]
     bin_of_rank = (before * n_classes // sentences.n_words).clamp(max=n_classes - 1)

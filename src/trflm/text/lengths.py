@@ -14,8 +14,12 @@ def empirical_pi(lengths_B: Tensor, max_length: int | None = None) -> Tensor:
     longest = int(lengths_B.max())
     if max_length is not None and longest > max_length:
         raise ValueError(f"a sentence of {longest} words is longer than max_length = {max_length}")
-    counts = torch.bincount(lengths_B.cpu().long(), minlength=(max_length or longest) + 1).double()
-    return counts / counts.sum()
+    return shares(torch.bincount(lengths_B.cpu().long(), minlength=(max_length or longest) + 1))
+
+
+def shares(counts: Tensor) -> Tensor:
+    """Counts as shares of their sum, float64."""
+    return counts.double() / counts.double().sum()
 
 
 def training_pi0(pi: Tensor) -> Tensor:

@@ -6,29 +6,50 @@ the recogniser's own words: a mapping decides only what a language model is show
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Protocol
 
 from trflm.errors import InputError
 from trflm.files.reader import read_lines
 
-Step = Callable[[list[str]], list[str]]
+
+class Step(Protocol):
+    def touches(self, words: Iterable[str]) -> bool:
+        """Whether there is anything to do in sentences of these words: if not, the step returns each as it is."""
+        ...
+
+    def __call__(self, words: list[str]) -> list[str]: ...
+
+
 TextMapping = tuple[Step, ...]
 
 
 def apply(mapping: TextMapping, words: Sequence[str]) -> list[str]:
     """The words after every step."""
-    mapped = list(words)
+    return apply_to_all(mapping, [list(words)])[0]
+
+
+def apply_to_all(mapping: TextMapping, sentences: Sequence[list[str]]) -> Sequence[list[str]]:
+    """Each sentence after every step. The hypotheses of a list share most words, so a step is asked once for all of them
+    whether it has anything to do."""
+    met = set().union(*sentences)
     for step in mapping:
-        mapped = step(mapped)
-    return mapped
+        if step.touches(met):
+            sentences = [step(words) for words in sentences]
+            met = set().union(*sentences)
+    return sentences
 
 
 @dataclass(frozen=True)
 class LowerCase:
     """`The U. S.` -> `the u. s.`"""
+
+    def touches(self, words: Iterable[str]) -> bool:
+        joined = "".join(words)
+        return joined != joined.lower()
 
     def __call__(self, words: list[str]) -> list[str]:
         return [word.lower() for word in words]
@@ -52,8 +73,11 @@ class Table:
             found.setdefault(old.split()[0], []).append((old.split(), new.split()))
         return found
 
+    def touches(self, words: Iterable[str]) -> bool:
+        return not self._by_first.keys().isdisjoint(words)
+
     def __call__(self, words: list[str]) -> list[str]:
-        if self._by_first.keys().isdisjoint(words):
+        if not self.touches(words):
             return words
         mapped: list[str] = []
         at = 0
@@ -86,8 +110,11 @@ class Table:
 class Clitics:
     """Split as the Penn Treebank does: `didn't` -> `did n't`, `company's` -> `company 's`, `viewers'` -> `viewers '`."""
 
+    def touches(self, words: Iterable[str]) -> bool:
+        return "'" in "".join(words)
+
     def __call__(self, words: list[str]) -> list[str]:
-        if not any("'" in word for word in words):
+        if not self.touches(words):
             return words
         return [part for word in words for part in _split_clitic(word)]
 
@@ -111,8 +138,11 @@ class Initials:
 
     dotted: frozenset[str]
 
+    def touches(self, words: Iterable[str]) -> bool:
+        return any(map(_is_letter, words))
+
     def __call__(self, words: list[str]) -> list[str]:
-        if not any(map(_is_letter, words)):
+        if not self.touches(words):
             return words
         mapped: list[str] = []
         run: list[str] = []
@@ -131,6 +161,7 @@ class Initials:
         return mapped
 
 
+@lru_cache(WORDS_REMEMBERED)
 def _is_letter(word: str) -> bool:
     return len(word) == 2 and word[1] == "." and word[0].isalpha()
 
@@ -154,8 +185,11 @@ class Numbers:
     token: str
     units: frozenset[str]
 
+    def touches(self, words: Iterable[str]) -> bool:
+        return any(map(_starts_number, words))
+
     def __call__(self, words: list[str]) -> list[str]:
-        if not any(map(_starts_number, words)):
+        if not self.touches(words):
             return words
         mapped: list[str] = []
         at = 0
@@ -206,8 +240,11 @@ class Dollars:
     token: str
     multiples: frozenset[str]
 
+    def touches(self, words: Iterable[str]) -> bool:
+        return not DOLLAR.isdisjoint(words)
+
     def __call__(self, words: list[str]) -> list[str]:
-        if DOLLAR.isdisjoint(words):
+        if not self.touches(words):
             return words
         mapped: list[str] = []
         for word in words:

@@ -4,8 +4,10 @@
 (as the Penn Treebank does) simply counts it as that word.
 """
 
+import heapq
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ import torch
 from trflm.errors import InputError
 from trflm.files.reader import read_lines
 from trflm.text.batch import Batch
+from trflm.text.word_counts import count_words
 
 UNK = "<unk>"
 
@@ -51,13 +54,9 @@ class Vocab:
 
         Order: `<unk>`, then by falling count, equal counts alphabetically, so that the same text gives the same numbers.
         """
-        counts: Counter[str] = Counter()
-        for path in paths:
-            for line in read_lines(path):
-                counts.update(line.text.split())
-        del counts[UNK]
-        ranked = sorted((word for word, count in counts.items() if count >= min_count), key=lambda w: (-counts[w], w))
-        return cls([UNK, *(ranked if size is None else ranked[: max(size - 1, 0)])])
+        ranks = ((-count, word) for word, count in count_words(paths) if count >= min_count and word != UNK)
+        ranked = sorted(ranks) if size is None else heapq.nsmallest(max(size - 1, 0), ranks)
+        return cls([UNK, *(word for _, word in ranked)])
 
     @classmethod
     def from_list(cls, path: Path | str) -> "Vocab":
@@ -80,8 +79,7 @@ class Vocab:
 
     def encode(self, words: Iterable[str]) -> np.ndarray:
         """Word numbers, int32; a word that is not in the vocabulary is `<unk>`, number 0."""
-        get = self.index.get
-        return np.fromiter((get(word, 0) for word in words), np.int32)
+        return np.fromiter(map(self.index.get, words, repeat(0)), np.int32)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The sentence of these word numbers, words separated by one blank."""
@@ -95,7 +93,7 @@ class Vocab:
         for number, words in enumerate(split):
             if not words:
                 raise InputError(f"sentence {number} has no words; leave it out")
-        ids_N = torch.from_numpy(self.encode(word for words in split for word in words)).long()
+        ids_N = torch.from_numpy(self.encode(chain.from_iterable(split))).long()
         return Batch(ids_N, torch.tensor([len(words) for words in split], dtype=torch.int64))
 
     def sentences(self, batch: Batch) -> list[str]:

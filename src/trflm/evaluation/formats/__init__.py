@@ -12,6 +12,7 @@ from trflm.evaluation.formats.jsonl import JSONL, read_jsonl, write_jsonl
 from trflm.evaluation.formats.kaldi import KALDI, read_kaldi, write_kaldi
 from trflm.evaluation.formats.named import with_acoustic
 from trflm.evaluation.formats.nemo import NEMO
+from trflm.evaluation.formats.parquet import PARQUET
 from trflm.evaluation.formats.srilm import SRILM, read_srilm, write_srilm
 from trflm.evaluation.nbest import ACOUSTIC, NBest, NBestList, Report, refuse
 
@@ -31,6 +32,7 @@ __all__ = [
 
 AUTO = "auto"
 FORMATS = (  # the first that matches the content reads it
+    PARQUET,
     ESPNET2,
     SRILM,
     NEMO,
@@ -106,7 +108,7 @@ def read_nbest(
         acoustic_is_cost: The acoustic scores are costs: lower is better.
         scores: Further score files of a Kaldi archive, by the name each gets.
         costs: Names of further scores that are costs.
-        format: kaldi, srilm, jsonl, espnet, espnet2, mlm, nemo, hypr; auto looks at the content.
+        format: kaldi, srilm, jsonl, parquet, espnet, espnet2, mlm, nemo, hypr; auto looks at the content.
         fields: Names of fields in JSON: {"utterance": "utt_id", "acoustic": "am_score"}.
     """
     files = {} if acoustic is None else {ACOUSTIC: acoustic}

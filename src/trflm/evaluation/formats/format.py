@@ -9,6 +9,7 @@ from typing import BinaryIO
 from trflm.errors import InputError
 from trflm.evaluation.nbest import NBestList, Report
 from trflm.files.reader import BOM, open_binary
+from trflm.files.remote import is_address
 
 LOOKED_AT = 1 << 16  # bytes of a file from which its format is told
 
@@ -23,14 +24,14 @@ class Opening:
     @classmethod
     def of(cls, path: Path | str) -> "Opening":
         plain = Path(str(path).removesuffix(".gz"))
-        if Path(path).is_dir():
+        if not is_address(path) and Path(path).is_dir():
             return cls(plain)
         with open_binary(path) as file:
             return cls(plain, _peek(file, path).decode(errors="replace").removeprefix(BOM))
 
     @property
     def is_directory(self) -> bool:
-        return self.path.is_dir()
+        return not self.text and self.path.is_dir()
 
     @cached_property
     def lines(self) -> list[str]:

@@ -31,26 +31,22 @@ def read_jsonl(path: Path | str, report: Report = refuse, fields: Mapping[str, s
         except NotJsonError as error:
             report(Finding(Kind.SYNTAX, where, f"not JSON: {error}; write one object a line"))
             continue
-        if fields or not _is_ours(record):
-            nbest = read_record(where, record, fields or {}, report)
-            if nbest is not None and (first := seen.line_of(nbest.utterance)) is not None:
-                problem = f'utterance "{nbest.utterance}" was already on line {first}; remove one'
-                report(Finding(Kind.DUPLICATE, where, problem))
-            elif nbest is not None:
-                seen.add(nbest.utterance, line.number)
-                yield nbest
-            continue
-        problem = _fault(record)
-        if problem is None and (first := seen.line_of(record["utterance"])) is not None:
-            report(Finding(Kind.DUPLICATE, where, f'utterance "{record["utterance"]}" was already on line {first}; remove one'))
-            continue
-        if problem is not None:
-            report(Finding(Kind.SYNTAX, where, problem))
-            continue
-        seen.add(record["utterance"], line.number)
-        nbest = assemble(where, record["utterance"], record["hypotheses"], record.get("reference"), report)
-        if nbest is not None:
+        nbest = read_object(where, record, report, fields)
+        if nbest is not None and (first := seen.line_of(nbest.utterance)) is not None:
+            report(Finding(Kind.DUPLICATE, where, f'utterance "{nbest.utterance}" was already on line {first}; remove one'))
+        elif nbest is not None:
+            seen.add(nbest.utterance, line.number)
             yield nbest
+
+
+def read_object(where: str, record: Any, report: Report, fields: Mapping[str, str] | None = None) -> NBestList | None:
+    """The list of one object; None if there is none in it and `report` lets it pass."""
+    if fields or not _is_ours(record):
+        return read_record(where, record, fields or {}, report)
+    if problem := _fault(record):
+        report(Finding(Kind.SYNTAX, where, problem))
+        return None
+    return assemble(where, record["utterance"], record["hypotheses"], record.get("reference"), report)
 
 
 def write_jsonl(lists: Iterable[NBestList], path: Path | str) -> None:

@@ -15,7 +15,7 @@ from trflm.evaluation.nbest import ACOUSTIC, Finding, Kind, NBestList, Report
 NAMES = {
     "utterance": ("utterance", "utt_id", "utt", "name", "id", "key", "audio_filepath"),
     "hypotheses": ("hypotheses", "hyps", "hyp", "nbest", "n_best", "candidates"),
-    "text": ("text", "hyp", "pred_text", "words", "sentence"),
+    "text": ("text", "hyp", "pred_text", "transcript", "words", "sentence"),
     "reference": ("reference", "ref", "text", "transcript", "target"),
 }
 ACOUSTIC_NAMES = (
@@ -39,6 +39,13 @@ def find(record: Mapping[str, Any], role: str, fields: Mapping[str, str]) -> str
     return next((name for name in NAMES[role] if name in record), None)
 
 
+def _missing(role: str, record: Mapping[str, Any], fields: Mapping[str, str]) -> str:
+    known = ", ".join(record) or "none"
+    if role in fields:
+        return f"there is no field {fields[role]!r} for the {role}, only {known}; give the name of one"
+    return f"no field is the {role} (there are {known}); say which: --field {role}=NAME"
+
+
 def read_record(where: str, record: Any, fields: Mapping[str, str], report: Report) -> NBestList | None:
     """The list of one utterance; None if there is none in it."""
     if not isinstance(record, dict):
@@ -47,9 +54,7 @@ def read_record(where: str, record: Any, fields: Mapping[str, str], report: Repo
     keys = {role: find(record, role, fields) for role in ("utterance", "hypotheses", "reference")}
     for role in ("utterance", "hypotheses"):
         if keys[role] is None:
-            known = ", ".join(record)
-            problem = f"no field is the {role} (there are {known}); say which: --field {role}=NAME"
-            report(Finding(Kind.SYNTAX, where, problem))
+            report(Finding(Kind.SYNTAX, where, _missing(role, record, fields)))
             return None
     hypotheses = record[keys["hypotheses"]]
     hypotheses = hypotheses if isinstance(hypotheses, list) else []
@@ -66,9 +71,12 @@ def read_record(where: str, record: Any, fields: Mapping[str, str], report: Repo
         beside = {name: values[rank] for name, values in columns.items()}
         if isinstance(entry, dict):
             text = find(entry, "text", fields)
+            if text is None:
+                report(Finding(Kind.SYNTAX, where, f"hypothesis {rank + 1}: {_missing('text', entry, fields)}"))
+                continue
             inner = entry.get("scores")
             numbers = {k: v for k, v in entry.items() if _number(v)} | (inner if isinstance(inner, dict) else {})
-            rows.append({"text": entry.get(text) if text else None, "scores": {**beside, **numbers}})
+            rows.append({"text": entry[text], "scores": {**beside, **numbers}})
         else:
             rows.append({"text": entry, "scores": beside})
     reference = record.get(keys["reference"]) if keys["reference"] not in (None, keys["hypotheses"]) else None

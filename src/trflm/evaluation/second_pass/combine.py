@@ -10,12 +10,13 @@ from functools import cached_property
 
 import numpy as np
 
-from trflm.evaluation.nbest import ACOUSTIC, NBest
+from trflm.evaluation.nbest import ACOUSTIC, TIE, NBest
 from trflm.evaluation.second_pass.lists import ListSet
 from trflm.evaluation.second_pass.one_list import ListScorer, Model
 from trflm.evaluation.second_pass.scores import FirstPass, LMScores, oov_types, score_lm
 from trflm.evaluation.weights import Weights
 from trflm.language_model import LanguageModel, default_oov_penalty
+from trflm.ranges import Weight, bounded
 from trflm.text.mapping import TextMapping, parse_mapping
 
 
@@ -58,8 +59,8 @@ class Rescored:
 
     @cached_property
     def chosen_U(self) -> np.ndarray:
-        """The hypothesis of highest score of each utterance, the first of equals."""
-        return self.table.nbest.best(self.score_H)
+        """The hypothesis of highest score of each utterance, the first of those within TIE of it."""
+        return self.table.nbest.best(self.score_H, TIE)
 
     def best(self) -> dict[str, str]:
         """utterance -> the words of the best hypothesis."""
@@ -105,11 +106,12 @@ def score_table(
     return ScoreTable(lists.nbest, {name: scores[name] for name in models})
 
 
+@bounded
 def rescore(
     nbest: NBest,
-    lms: Mapping[LanguageModel, float],
-    word_penalty: float = 0.0,
-    oov_penalty: float | None = None,
+    lms: Mapping[LanguageModel, Weight],
+    word_penalty: Weight = 0.0,
+    oov_penalty: Weight | None = None,
     mapping: TextMapping | str = (),
 ) -> Rescored:
     """Rescore lists with language models and the factor of each: `rescore(nbest, {lm: 0.7}).best()`.

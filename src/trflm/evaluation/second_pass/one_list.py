@@ -15,11 +15,11 @@ from functools import cached_property
 import numpy as np
 
 from trflm.errors import InputError
-from trflm.evaluation.nbest import ACOUSTIC, NBestList
+from trflm.evaluation.nbest import ACOUSTIC, TIE, NBestList
 from trflm.evaluation.second_pass.scores import EMPTY_LOG_PROB, FirstPass
 from trflm.evaluation.weights import Weights
 from trflm.language_model import LanguageModel
-from trflm.text.mapping import TextMapping, apply
+from trflm.text.mapping import TextMapping, apply_to_all
 
 Model = LanguageModel | FirstPass
 
@@ -44,7 +44,7 @@ class ScoredList:
     @cached_property
     def words_K(self) -> np.ndarray:
         """The words of each hypothesis, the recogniser's own."""
-        return np.array([len(text.split()) for text in self.nbest.texts])
+        return np.array([text.count(" ") + 1 if text else 0 for text in self.nbest.texts])
 
     @cached_property
     def acoustic_K(self) -> np.ndarray:
@@ -61,8 +61,8 @@ class ScoredList:
 
     @cached_property
     def chosen(self) -> int:
-        """The hypothesis of highest score, the first of equals."""
-        return int(self.score_K.argmax())
+        """The hypothesis of highest score, the first of those within TIE of it."""
+        return int((self.score_K >= self.score_K.max() - TIE).argmax())
 
     @property
     def best(self) -> str:
@@ -70,8 +70,9 @@ class ScoredList:
 
     @property
     def order(self) -> list[int]:
-        """The hypotheses by falling score, equals as they stood."""
-        return np.argsort(-self.score_K, kind="stable").tolist()
+        """The chosen one, then the others by falling score, equals as they stood."""
+        falling = np.argsort(-self.score_K, kind="stable").tolist()
+        return [self.chosen, *(k for k in falling if k != self.chosen)]
 
     def parts(self, k: int) -> dict[str, float]:
         """What each term adds to the score of hypothesis k: they sum to `score_K[k]`."""
@@ -119,7 +120,9 @@ class _Sentences:
     @classmethod
     def of(cls, nbest: NBestList, mapping: TextMapping) -> "_Sentences":
         number: dict[str, int] = {}
-        mapped = [" ".join(apply(mapping, text.split())) for text in nbest.texts] if mapping else nbest.texts
+        mapped = nbest.texts
+        if mapping:
+            mapped = [" ".join(words) for words in apply_to_all(mapping, [text.split() for text in nbest.texts])]
         index_K = [number.setdefault(text, len(number)) if text else -1 for text in mapped]
         return cls(list(number), [len(number) if d < 0 else d for d in index_K])
 

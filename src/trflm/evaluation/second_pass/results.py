@@ -3,7 +3,7 @@
 Shapes: U utterances, H hypotheses.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -59,6 +59,9 @@ class Decision(Change):
     """An utterance in which the second pass chose another hypothesis than the first of the list, and which terms decided."""
 
     score_gains: Mapping[str, float]  # in nats; a positive one speaks for the choice
+    reference: str | None = field(default=None, metadata=IF_SET)  # what was said
+    before: str | None = field(default=None, metadata=IF_SET)  # the first of the list
+    now: str | None = field(default=None, metadata=IF_SET)  # the choice
 
 
 def decisions(rescored: Rescored, first: WordErrors, errors: WordErrors) -> list[Decision]:
@@ -87,7 +90,7 @@ class SecondPassResult:
     # With references only:
     wer: Mapping[str, Figures] | None = field(default=None, metadata=IF_SET)
     comparison: Comparison | None = field(default=None, metadata={**IF_SET, KEY: "rescored against first in the lists"})
-    changed: Sequence[Decision] | None = field(default=None, metadata=IF_SET)
+    changed: tuple[Decision, ...] | None = field(default=None, metadata=IF_SET)
     scores: Mapping[str, str] | None = field(default=None, metadata=IF_SET)  # the names of models in scores.jsonl.gz
 
 

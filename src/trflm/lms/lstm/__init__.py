@@ -4,7 +4,7 @@ from trflm.lms.lstm.fast_window import FastWindowLoss
 from trflm.lms.lstm.model import LARGE, LSTM, MEDIUM, SMALL, LSTMConfig, State
 from trflm.lms.lstm.output_loss import SampledSoftmax
 from trflm.lms.lstm.strategies import Preserve, Shuffle
-from trflm.lms.lstm.train import StepInfo, streams, train_step, window_loss, windows
+from trflm.lms.lstm.train import StepInfo, n_windows, streams, train_step, window, window_loss, windows
 
 __all__ = [
     "LARGE",
@@ -18,8 +18,10 @@ __all__ = [
     "Shuffle",
     "State",
     "StepInfo",
+    "n_windows",
     "streams",
     "train_step",
+    "window",
     "window_loss",
     "windows",
 ]

@@ -22,11 +22,12 @@ from trflm.kinds import Start
 from trflm.language_model import Directed, Explanation, LanguageModel
 from trflm.lms.lstm.strategies import Preserve, Shuffle
 from trflm.lms.proposals.protocol import draw
+from trflm.ranges import Amount, Count, Layers, Positive, Seed, Share, Size, bounded
 from trflm.recurrent.prefixes import ROOT, PrefixTree, prefix_tree
-from trflm.recurrent.recurrence import read_tree
+from trflm.recurrent.recurrence import read_on, read_tree
 from trflm.seeds import generator
 from trflm.text import Batch, Vocab
-from trflm.text.batch import in_parts
+from trflm.text.batch import SCORING_WORDS, in_parts, is_long
 
 STREAMS = 20  # in which a text is read in order
 PREFIXES_AT_ONCE = 128  # whose logits exist at a time: enough for a fast product, few enough to stay in the cache
@@ -36,11 +37,11 @@ PREFIXES_AT_ONCE = 128  # whose logits exist at a time: enough for a fast produc
 class LSTMConfig:
     """[model] kind = "lstm": a left-to-right LSTM. Defaults: the small model, 2x200."""
 
-    embedding: int = 200  # numbers that stand for a word
-    hidden: int = 200  # units of a layer
-    layers: int = 2  # one above the other
-    dropout: float = 0.0  # on inputs, between layers and on outputs
-    init: float = 0.1  # all parameters start uniform in +-init
+    embedding: Size = 200  # numbers that stand for a word
+    hidden: Size = 200  # units of a layer
+    layers: Layers = 2  # one above the other
+    dropout: Share = 0.0  # on inputs, between layers and on outputs
+    init: Positive = 0.1  # all parameters start uniform in +-init
     tied: bool = False  # one matrix for the embedding and the output layer
     kind: Literal["lstm"] = "lstm"
     variational: bool = False  # dropout leaves out the same units at all steps of a window
@@ -129,19 +130,38 @@ class LSTM(Directed, nn.Module):
 
     @torch.no_grad()
     def explain(self, sentences: Batch | Sequence[str]) -> Explanation:
-        batch = self.vocab.batch(sentences).to(self.output_bias.device)
-        parts = [self._explain_part(part) for part in in_parts(batch)]
-        return Explanation(batch, torch.cat([word_N for word_N, _ in parts]), torch.cat([end_B for _, end_B in parts]))
+        batch = self.vocab.batch(sentences)
+        parts = [self._explain_part(part) for part in in_parts(batch.to(self.output_bias.device))]
+        word_N, end_B = (torch.cat(column).to(batch.device) for column in zip(*parts, strict=True))
+        return Explanation(batch, word_N, end_B)
 
     def _explain_part(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """([N] log p of each word, [B] log p of each end)."""
+        if is_long(batch):
+            return self._explain_long(batch.ids_N.long())
         tree = prefix_tree(batch, len(self.vocab))
         h_PH = self._read_tree(tree)
         word_P, end_P = self.edge_log_probs(h_PH, tree.parent_P, tree.word_P)
         last_B = tree.prefix_N[batch.starts_B + batch.lengths_B - 1]
         return word_P[tree.prefix_N], end_P[last_B]
 
-    def sample(self, n: int, *, seed: int = 1, length: int | None = None, burn_in: int = 50) -> list[str]:
+    def _explain_long(self, ids_N: Tensor) -> tuple[Tensor, Tensor]:
+        """The same for one long sentence, read some words at a time: no more than those are in memory."""
+        symbol = torch.cat([ids_N.new_tensor([self.end]), ids_N, ids_N.new_tensor([self.end])])
+        state, log_probs = self.zero_state(1), []
+        h, c = list(state.h_KSH[:, 0]), list(state.c_KSH[:, 0])
+        for read, following in zip(symbol[:-1].split(SCORING_WORDS), symbol[1:].split(SCORING_WORDS), strict=True):
+            x = self.embedding(read)
+            for k, layer in enumerate(self.layers):
+                weights = Weights.of(layer)
+                x, c[k] = read_on(F.linear(x, weights.input, weights.bias), weights.recurrent, h[k], c[k])
+                h[k] = x[-1]
+            log_probs.append(self.edge_log_probs(x, torch.arange(len(x), device=x.device), following)[0])
+        log_prob = torch.cat(log_probs)
+        return log_prob[:-1], log_prob[-1:]
+
+    @bounded
+    def sample(self, n: Amount, *, seed: Seed = 1, length: Count | None = None, burn_in: Amount = 50) -> list[str]:
         return self.vocab.sentences(self.draw(n, generator(seed, "sample"), length))
 
     def in_order(self, seed: int = 1) -> Mapping[str, LanguageModel]:

@@ -14,6 +14,7 @@ import torch
 from torch import Generator, Tensor
 
 from trflm.language_model import Directed, Explanation
+from trflm.ranges import Amount, Count, Seed
 from trflm.text import Batch
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Preserve(Directed):
     def n_parameters(self) -> int:
         return self.lstm.n_parameters()
 
-    def sample(self, n: int, *, seed: int = 1, length: int | None = None, burn_in: int = 50) -> list[str]:
+    def sample(self, n: Amount, *, seed: Seed = 1, length: Count | None = None, burn_in: Amount = 50) -> list[str]:
         return self.lstm.sample(n, seed=seed, length=length)
 
     @torch.no_grad()
@@ -86,7 +87,7 @@ class Shuffle(Directed):
     def n_parameters(self) -> int:
         return self.preserve.n_parameters()
 
-    def sample(self, n: int, *, seed: int = 1, length: int | None = None, burn_in: int = 50) -> list[str]:
+    def sample(self, n: Amount, *, seed: Seed = 1, length: Count | None = None, burn_in: Amount = 50) -> list[str]:
         return self.preserve.sample(n, seed=seed, length=length)
 
     def explain(self, sentences: Batch | Sequence[str]) -> Explanation:

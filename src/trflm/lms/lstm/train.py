@@ -15,8 +15,7 @@ from torch import Generator, Tensor, nn
 
 from trflm.errors import InputError
 from trflm.lms.lstm.model import LSTM, State
-from trflm.lms.lstm.strategies import concatenate
-from trflm.text import Batch
+from trflm.text import Text
 
 
 @dataclass(frozen=True)
@@ -25,21 +24,38 @@ class StepInfo:
     gradient_norm: float  # before clipping
 
 
-def streams(sentences: Batch, end: int, n_streams: int) -> Tensor:
-    """[T, S] the text after an end symbol, cut into equal streams; the last symbols that do not fill a step are left out."""
-    text = torch.cat([torch.tensor([end]), concatenate(sentences, end)])
+def streams(sentences: Text, end: int, n_streams: int) -> Tensor:
+    """[T, S] the text after an end symbol, cut into equal streams; the last symbols that do not fill a step are left out.
+
+    int32, stream after stream in memory: 4 bytes a symbol and no more, from a text on disk too. Every stream is read at its own
+    place, so a window would have to be gathered from S places of the disk.
+    """
+    text = torch.full((1 + sentences.n_words + len(sentences),), end, dtype=torch.int32)
     n_steps = len(text) // n_streams
     if n_steps < 2:
         raise InputError(
             f"a text of {len(text)} symbols is too short for {n_streams} streams; train on more text or fewer streams"
         )
-    return text[: n_steps * n_streams].view(n_streams, n_steps).T.contiguous()
+    place = 1
+    for part in sentences.parts():
+        text[place + torch.arange(part.n_words) + part.sentence_N] = part.ids_N.int()
+        place += part.n_words + len(part)
+    return text[: n_steps * n_streams].view(n_streams, n_steps).T
+
+
+def n_windows(symbol_TS: Tensor, n_steps: int) -> int:
+    """How many windows of `n_steps` predictions there are, the last perhaps shorter."""
+    return -(-(len(symbol_TS) - 1) // n_steps)
+
+
+def window(symbol_TS: Tensor, n_steps: int, number: int) -> Tensor:
+    """Window 0, 1, 2, ..., int64: n_steps + 1 symbols of each stream, the last of one being the first of the next."""
+    return symbol_TS[number * n_steps : (number + 1) * n_steps + 1].long().contiguous()
 
 
 def windows(symbol_TS: Tensor, n_steps: int = 35) -> Iterator[Tensor]:
-    """Consecutive windows of `n_steps` predictions: n_steps + 1 symbols each, the last of one being the first of the next."""
-    for low in range(0, len(symbol_TS) - 1, n_steps):
-        yield symbol_TS[low : low + n_steps + 1]
+    """All of them."""
+    return (window(symbol_TS, n_steps, number) for number in range(n_windows(symbol_TS, n_steps)))
 
 
 def window_loss(lstm: LSTM, window_TS: Tensor, state: State, rng: Generator | None) -> tuple[Tensor, State]:

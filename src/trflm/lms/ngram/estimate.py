@@ -22,10 +22,14 @@ import numpy as np
 
 from trflm.errors import InputError
 from trflm.lms.ngram.model import NGram
+from trflm.lms.ngram.stream import StreamEstimate
 from trflm.lms.ngram.tables import NOT_STORED, Order, Tables, mark
-from trflm.text import Batch, Vocab
+from trflm.ranges import Count, NGramOrder
+from trflm.speed.memory import available_memory
+from trflm.text import Batch, Text, Vocab
 
 UNK_ID = 0
+TEXT_BYTES = 150  # of a symbol of the text while its n-grams are counted in memory
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
 
 
@@ -38,8 +42,8 @@ class KneserNeyConfig:
     a word like any other.
     """
 
-    order: int = 5  # words of the longest n-grams
-    min_counts: tuple[int, ...] = (1,)  # how often an n-gram must occur, from the unigrams up; the last holds for all above
+    order: NGramOrder = 5  # words of the longest n-grams
+    min_counts: tuple[Count, ...] = (1,)  # how often an n-gram must occur, from the unigrams up; the last holds for all above
     open_vocabulary: bool = False  # n-grams with <unk> are dropped; otherwise it is a word like any other
     kind: Literal["ngram"] = "ngram"
 
@@ -67,9 +71,13 @@ class Counts:
     suffix_G: np.ndarray  # row, one order below, of the n-gram without its first symbol
 
 
-def kneser_ney(sentences: Batch, vocab: Vocab, config: KneserNeyConfig | None = None) -> NGram:
-    """Estimate a model from text."""
+def kneser_ney(sentences: Text, vocab: Vocab, config: KneserNeyConfig | None = None) -> NGram:
+    """Estimate a model from text. Where memory does not hold all n-grams at once, those that are dropped are not held, and the
+    text is read several times (`stream`): the same model but for rounding."""
     config = config or KneserNeyConfig()
+    if not (isinstance(sentences, Batch) and TEXT_BYTES * (sentences.n_words + 2 * len(sentences)) < available_memory() // 2):
+        stream = StreamEstimate(sentences, len(vocab), config.order, config.min_counts, config.open_vocabulary)
+        return NGram(vocab, stream.tables(discounts_from))
     S = len(vocab) + 2
     start = len(vocab)
     counts = count_ngrams(mark(sentences.ids_N.numpy(), sentences.lengths_B.numpy(), len(vocab)), S, config.order)
@@ -135,7 +143,11 @@ def _distinct_before(count: Counts, longer: Counts) -> np.ndarray:
 
 def discounts(count_G: np.ndarray, order: int) -> np.ndarray:
     """D(0) = 0, D(1), D(2), D(3+); where a small text does not determine them, 0.5, 1, 1.5 with a warning."""
-    n = np.bincount(np.minimum(count_G, 5), minlength=6)[:5].astype(float)
+    return discounts_from(np.bincount(np.minimum(count_G, 5), minlength=6)[:5].astype(float), order)
+
+
+def discounts_from(n: np.ndarray, order: int) -> np.ndarray:
+    """The same from the numbers n_0 .. n_4."""
     if (n[1:4] > 0).all():
         j = np.arange(1, 4)
         D = j - (j + 1) * (n[1] / (n[1] + 2 * n[2])) * n[2:5] / n[1:4]
@@ -144,6 +156,6 @@ def discounts(count_G: np.ndarray, order: int) -> np.ndarray:
     warnings.warn(
         f"the {order}-grams of this text with counts 1 to 4 are {n[1:].astype(int).tolist()} in number, too few to estimate "
         f"Kneser-Ney discounts; {FALLBACK_DISCOUNTS} are used",
-        stacklevel=3,
+        stacklevel=4,
     )
     return np.array([0.0, *FALLBACK_DISCOUNTS])

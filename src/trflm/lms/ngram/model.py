@@ -16,6 +16,7 @@ from trflm.errors import InputError
 from trflm.language_model import Directed, Explanation
 from trflm.lms.ngram.sample import WordSampler
 from trflm.lms.ngram.tables import Order, Tables, first_symbol, mark
+from trflm.ranges import Amount, Count, Seed, bounded
 from trflm.seeds import generator
 from trflm.text import Batch, Vocab
 
@@ -49,7 +50,8 @@ class NGram(Directed):
         word_N, rest_B = log_prob_T[symbol_T < self.tables.n_words], log_prob_T[symbol_T == self.tables.end]
         return Explanation(batch, _to_torch(word_N, batch), _to_torch(rest_B, batch))
 
-    def sample(self, n: int, *, seed: int = 1, length: int | None = None, burn_in: int = 50) -> list[str]:
+    @bounded
+    def sample(self, n: Amount, *, seed: Seed = 1, length: Count | None = None, burn_in: Amount = 50) -> list[str]:
         lengths_B = None if length is None else torch.full((n,), length)
         return self.vocab.sentences(self.draw(n, generator(seed, "sample"), lengths_B))
 

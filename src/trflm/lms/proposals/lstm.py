@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from trflm.kinds import PathName, Start
 from trflm.lms.proposals.protocol import Span
 from trflm.lms.softmax import ClassSoftmax, FullSoftmax, equal_classes
+from trflm.ranges import Amount, Positive, Size
 from trflm.recurrent.recurrence import Recurrence, next_states
 from trflm.speed.distinct import distinct
 from trflm.speed.word_cache import WordCache
@@ -34,10 +35,10 @@ class LSTMProposalConfig:
     The classes of its output are of equal size by frequency (the fastest), or by bigram exchange, or from a file.
     """
 
-    units: int = 250  # of the LSTM
-    classes: int = 100  # of the class-factored output; 0: a full softmax
+    units: Size = 250  # of the LSTM
+    classes: Amount = 100  # of the class-factored output; 0: a full softmax
     sees_remaining: bool = True  # whether the LSTM is told how many words are still to come
-    init: float = 0.1  # parameters start uniform in +-init
+    init: Positive = 0.1  # parameters start uniform in +-init
     kind: Literal["lstm"] = "lstm"
     exchange: bool = False  # classes of words that behave alike, by bigram exchange on the training text
     classes_file: PathName = ""  # lines `word class`; then `classes` plays no part
@@ -68,7 +69,7 @@ class LSTMProposalConfig:
         elif self.exchange:
             class_V = cached_exchange(text, n_words, self.classes)
         else:
-            class_V = equal_classes(torch.bincount(text.ids_N, minlength=n_words), self.classes)
+            class_V = equal_classes(text.word_counts(n_words), self.classes)
         return torch.unique(class_V, return_inverse=True)[1]
 
 

@@ -11,6 +11,7 @@ All lines but the last are `network`; how it scores n-best lists quickly is `sco
 Shapes: B sentences, N words in all, U distinct words, P (width, offset) pairs of the bank, K widths, w filters a width.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +23,7 @@ from trflm.potentials.cnn import score
 from trflm.potentials.cnn.network import CNNLayers, CNNSize
 from trflm.potentials.protocol import start_from_word2vec
 from trflm.text import Batch
+from trflm.text.batch import pieces
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,17 @@ class CNN(CNNLayers):
     def score(self, batch: Batch) -> Tensor:
         """phi_B without gradient, each distinct window computed once."""
         with torch.no_grad():
-            h_DS, row_N = score.features(self, batch)
-            return batch.sum_words((h_DS @ self.readout).index_select(0, row_N)) + self.constant
+            return batch.sum_words(self._values(batch, lambda piece: score.features(self, piece))) + self.constant
 
     def contributions(self, batch: Batch, rng: torch.Generator | None = None) -> Tensor:
         """[N] what each position adds to phi; c is shared equally by the words of the sentence."""
-        h_RS, row_N = self.features_of_rows(batch, rng)
-        return (h_RS @ self.readout).index_select(0, row_N) + (self.constant / batch.lengths_B)[batch.sentence_N]
+        value_N = self._values(batch, lambda piece: self.features_of_rows(piece, rng))
+        return value_N + (self.constant / batch.lengths_B)[batch.sentence_N]
+
+    def _values(self, batch: Batch, features: Callable[[Batch], tuple[Tensor, Tensor]]) -> Tensor:
+        """[N] lambda . features of each position; a sentence that is too long for one call is read in pieces."""
+        values = []
+        for piece, own in pieces(batch, self.config.reach):
+            h_RS, row_N = features(piece)
+            values.append((h_RS @ self.readout).index_select(0, row_N[own]))
+        return values[0] if len(values) == 1 else torch.cat(values)

@@ -18,6 +18,7 @@ from trflm.potentials.cnn import bf16
 from trflm.potentials.cnn.bank import SumRows, TableIndex
 from trflm.potentials.cnn.layers import Convolution, MaxPool, PooledConvolution, Rows, half_offsets
 from trflm.potentials.dropout import check_share, dropout
+from trflm.ranges import Layers, Positive, Share, Size, Width
 from trflm.speed.word_cache import WordCache
 from trflm.text import Batch
 
@@ -29,16 +30,16 @@ class CNNSize:
     Dropout is on the pooled output of the bank, the widest layer (K*w channels), before the stack.
     """
 
-    embedding: int = 256  # d_e: numbers that stand for a word
-    projection: int = 128  # d_p: to so many they are projected
-    bank_width: int = 10  # K: filter widths 1..K
-    bank_filters: int = 128  # w: filters of each width
-    pool_width: int = 2  # places of which max pooling takes the greatest value
-    stack_layers: int = 3  # n: layers above the bank
-    stack_width: int = 3  # of their filters
-    stack_filters: int = 128  # d_s: filters of each of them
-    init: float = 0.1  # parameters start uniform in +-init
-    dropout: float = 0.0  # on the pooled output of the bank
+    embedding: Size = 256  # d_e: numbers that stand for a word
+    projection: Size = 128  # d_p: to so many they are projected
+    bank_width: Width = 10  # K: filter widths 1..K
+    bank_filters: Size = 128  # w: filters of each width
+    pool_width: Width = 2  # places of which max pooling takes the greatest value
+    stack_layers: Layers = 3  # n: layers above the bank
+    stack_width: Width = 3  # of their filters
+    stack_filters: Size = 128  # d_s: filters of each of them
+    init: Positive = 0.1  # parameters start uniform in +-init
+    dropout: Share = 0.0  # on the pooled output of the bank
 
     def __post_init__(self) -> None:
         for name in ("embedding", "projection", "bank_width", "bank_filters", "pool_width"):
@@ -49,6 +50,11 @@ class CNNSize:
         if not self.init > 0:
             raise ValueError(f"init = {self.init}: must be positive")
         check_share(self.dropout)
+
+    @property
+    def reach(self) -> int:
+        """No position sees a word that is so far away or further."""
+        return self.bank_width + self.pool_width + self.stack_layers * self.stack_width
 
 
 class CNNLayers(nn.Module):

@@ -15,15 +15,14 @@ from torch import Tensor
 from trflm.errors import InputError
 from trflm.potentials.discrete.features import Alphabet, Features, Places, key_at
 from trflm.potentials.discrete.patterns import Pattern
-from trflm.text import Batch
-from trflm.text.batch import in_parts
+from trflm.text import Text
 
 AT_ONCE = 1 << 23  # keys
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 def count_features(
-    text: Batch, patterns: Sequence[Pattern], alphabet: Alphabet, min_counts: Sequence[int], at_once: int = AT_ONCE
+    text: Text, patterns: Sequence[Pattern], alphabet: Alphabet, min_counts: Sequence[int], at_once: int = AT_ONCE
 ) -> Features:
     """The features of a text: what of each pattern occurs at least so often, by order; the last of `min_counts` holds for all
     orders above."""
@@ -42,10 +41,10 @@ def count_features(
     return Features(tuple(patterns), alphabet, torch.from_numpy(np.concatenate(keys)), torch.from_numpy(first_P1))
 
 
-def keys_of_share(text: Batch, pattern: Pattern, alphabet: Alphabet, share: int, n_shares: int, least: int) -> np.ndarray:
+def keys_of_share(text: Text, pattern: Pattern, alphabet: Alphabet, share: int, n_shares: int, least: int) -> np.ndarray:
     """The keys of one share that occur at least `least` times, each once."""
     parts = []
-    for part in in_parts(text):
+    for part in text.parts():
         places = alphabet.read(part)
         for gaps in pattern.gaps:
             end, key = key_at(places, pattern, gaps, alphabet)

@@ -25,7 +25,8 @@ from trflm.potentials.discrete.counting import count_features
 from trflm.potentials.discrete.features import Alphabet, Features, Found, Places
 from trflm.potentials.discrete.patterns import MOST_SYMBOLS, Pattern, parse_features
 from trflm.potentials.discrete.rows import take_rows
-from trflm.text import Batch, Vocab
+from trflm.ranges import Count, NGramOrder, Positive
+from trflm.text import Batch, Text, Vocab
 from trflm.text.classes import cached_exchange, read_classes
 
 
@@ -37,12 +38,12 @@ class DiscreteConfig:
     """
 
     features: str = "w+c+ws+cs+wsh+csh+tied"  # kinds of features (see potentials/discrete/patterns.py)
-    order: int = MOST_SYMBOLS  # features of more symbols are left out
-    min_counts: tuple[int, ...] = (1,)  # how often a feature must occur, from order 1 up; the last holds for all above
+    order: NGramOrder = MOST_SYMBOLS  # features of more symbols are left out
+    min_counts: tuple[Count, ...] = (1,)  # how often a feature must occur, from order 1 up; the last holds for all above
     unigram: bool = True  # start as a unigram model; say false under a [reference], which is one or better
-    classes: int = 200  # so many classes of words, by bigram exchange on the training text
+    classes: Count = 200  # so many classes of words, by bigram exchange on the training text
     classes_file: PathName = ""  # lines `word class`; then `classes` plays no part
-    rate: float = 1.0  # its weights are moved at so many times learner.lr (by Adagrad, see learning/adam.py)
+    rate: Positive = 1.0  # its weights are moved at so many times learner.lr (by Adagrad, see learning/adam.py)
     kind: Literal["discrete"] = "discrete"
 
     def __post_init__(self) -> None:
@@ -72,7 +73,7 @@ class DiscreteConfig:
             potential.start_as_unigram(text)
         return potential
 
-    def word_classes(self, vocab: Vocab, text: Batch) -> Tensor:
+    def word_classes(self, vocab: Vocab, text: Text) -> Tensor:
         """[V], or empty if no feature has classes."""
         if not any("c" in pattern.symbols for pattern in self.patterns):
             return torch.empty(0, dtype=torch.int64)
@@ -119,9 +120,9 @@ class Discrete(nn.Module):
             self._features = Features(self.config.patterns, alphabet, self.key_K, self.first_P1)
         return self._features
 
-    def start_as_unigram(self, text: Batch) -> None:
+    def start_as_unigram(self, text: Text) -> None:
         """b(w) = log(V u(w)), u(w) ~ 1 + count."""
-        log_u_V = torch.bincount(text.ids_N, minlength=self.n_words).double().log1p().log_softmax(0)
+        log_u_V = text.word_counts(self.n_words).double().log1p().log_softmax(0)
         self.start_V.copy_(log_u_V + math.log(self.n_words))
 
     def forward(self, batch: Batch, rng: Generator | None = None) -> Tensor:

@@ -1,0 +1,211 @@
+"""How training and rescoring grow from one core to two of one machine.
+
+`two-processes-vs-two-threads`: steps of cloze learning at the paper's size by two processes of one thread each, as torchrun
+runs them (--shards 8), against one process with two threads (1 shard), in turn: who has no turn waits. Near 1 they are level;
+below is what the cut costs: the table of distinct words is shared by the sentences of a shard alone, and gradients travel. With
+the times come the bytes that a process sends in a step, and the memory of a process.
+
+`two-ray-workers-vs-one`: the same n-best lists rescored by the workers of `trf rescore --ray`, two against one, on one Ray.
+"""
+
+import argparse
+import functools
+import multiprocessing
+import os
+import socket
+import statistics
+import tempfile
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+from lists import make_lists
+from measure import arguments, interleaved, report, training_text
+
+from trflm.deploy import on_ray
+from trflm.deploy.rescorer import Rescorer
+from trflm.evaluation.formats import write_jsonl
+from trflm.evaluation.nbest import NBestList
+from trflm.evaluation.second_pass.files import ListFiles
+from trflm.experiment.directory import RunDirectory
+from trflm.experiment.recipe import FieldRecipe, parse_recipe
+from trflm.experiment.store import save_fixed_parts, save_model
+from trflm.learning.loop import Learner
+from trflm.learning.shards import Shards
+from trflm.seeds import generator
+from trflm.speed.workers import workers
+from trflm.text import Batch, Vocab
+
+PROCESSES = 2
+
+
+def recipe_of(text: Path) -> FieldRecipe:
+    """The paper's CNN, taught by cloze."""
+    sections = {"data": {"train": str(text)}, "model": {"kind": "cnn"}, "reference": {"order": 1}, "learner": {"kind": "cloze"}}
+    recipe = parse_recipe(sections, "scale.py")
+    assert isinstance(recipe, FieldRecipe)
+    return recipe
+
+
+def write_text(sentences: Batch, path: Path) -> None:
+    rows = sentences.ids_N.split(sentences.lengths_B.tolist())
+    path.write_text("".join(" ".join(f"w{i}" for i in ids.tolist()) + "\n" for ids in rows))
+
+
+def memory_mb() -> float:
+    """The most that this process has had."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1000 for line in lines if line.startswith("VmHWM:"))
+
+
+def serve(rank: int, size: int, threads: int, shards: int, port: int, text: Path, pipe: Connection) -> None:
+    """A process of one side: on each word through the pipe so many steps, then a word back."""
+    own = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in own.items()}, MASTER_ADDR="127.0.0.1")
+    torch.set_num_threads(threads)
+    with workers("cpu") as team:
+        recipe = recipe_of(text)
+        data = recipe.data.read()
+        learner: Learner = recipe.build(data, fresh=True, shards=Shards(shards, team))
+        number = 0
+        while steps := pipe.recv():
+            for _ in range(steps):
+                learner.step(number, generator(1, "step", number))
+                number += 1
+            pipe.send(memory_mb())
+
+
+class Side:
+    """Processes that train together, on demand."""
+
+    def __init__(self, size: int, threads: int, shards: int, text: Path) -> None:
+        context, port = multiprocessing.get_context("spawn"), free_port()
+        self.pipes, self.processes, self.memory = [], [], [0.0] * size
+        for rank in range(size):
+            here, there = context.Pipe()
+            process = context.Process(target=serve, args=(rank, size, threads, shards, port, text, there))
+            process.start()
+            self.pipes.append(here)
+            self.processes.append(process)
+
+    def steps(self, count: int) -> None:
+        for pipe in self.pipes:
+            pipe.send(count)
+        self.memory = [pipe.recv() for pipe in self.pipes]
+
+    def end(self) -> None:
+        for pipe in self.pipes:
+            pipe.send(0)
+        for process in self.processes:
+            process.join()
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def bytes_sent(n_parameters: int, size: int) -> float:
+    """By a process in a step: its slice of every other's gradient out, its own sums out again, 4 bytes a number."""
+    return 2 * 4 * n_parameters * (size - 1) / size
+
+
+def training(directory: Path, parsed: argparse.Namespace) -> tuple[dict[str, list[float]], dict[str, Any], float]:
+    """(seconds of each side, what else was measured, the ratio)."""
+    sentences, n_words, source = training_text(parsed.data, 5000)
+    write_text(sentences, directory / "text.txt")
+    recipe = recipe_of(directory / "text.txt")
+    learner = recipe.build(recipe.data.read(), fresh=False)
+    n_parameters = sum(p.numel() for p in getattr(learner, "descent").theta)  # noqa: B009
+    sides = {
+        "two processes": Side(PROCESSES, 1, parsed.shards, directory / "text.txt"),
+        "two threads": Side(1, PROCESSES, 1, directory / "text.txt"),
+    }
+    steps, rounds = (2, 3) if parsed.quick else (10, 9)
+    for side in sides.values():
+        side.steps(1)  # everything is loaded and compiled
+    seconds = interleaved({name: functools.partial(side.steps, steps) for name, side in sides.items()}, rounds)
+    seconds = {f"{name}, a step": [value / steps for value in values] for name, values in seconds.items()}
+    about = {
+        "source": source, "vocabulary": n_words, "shards": parsed.shards, "parameters": n_parameters,
+        "bytes sent by a process in a step": bytes_sent(n_parameters, PROCESSES),
+        "peak MB a process": {name: side.memory for name, side in sides.items()},
+    }  # fmt: skip
+    for side in sides.values():
+        side.end()
+    medians = [statistics.median(seconds[f"{name}, a step"]) for name in ("two threads", "two processes")]
+    return seconds, about, medians[0] / medians[1]
+
+
+def make_rescorer(directory: Path, vocab: Vocab, text: Batch) -> Path:
+    """The paper's CNN, with parameters as they start: the time of a list does not depend on them."""
+    (directory / "lm.txt").write_text("\n".join(vocab.sentences(text.select(torch.arange(2000)))) + "\n")
+    (directory / "vocab.txt").write_text(vocab.to_text())
+    recipe = parse_recipe(
+        {"data": {"train": str(directory / "lm.txt"), "vocab": str(directory / "vocab.txt")}, "model": {"kind": "cnn"}},
+        "scale.py",
+    )
+    assert isinstance(recipe, FieldRecipe)
+    data, run = recipe.data.read(), directory / "cnn"
+    run.mkdir()
+    model = recipe.build(data, fresh=True).model
+    with RunDirectory(run, recipe, data):
+        save_fixed_parts(run, model)
+        save_model(run / "model.safetensors", model)
+    Rescorer({run: 0.7}).save(directory / "rescorer")
+    return directory / "rescorer"
+
+
+def rescoring(directory: Path, parsed: argparse.Namespace) -> tuple[dict[str, list[float]], dict[str, Any], float]:
+    import numpy as np
+
+    n_lists, rounds = (24, 2) if parsed.quick else (200, 5)
+    made = make_lists(None, n_lists)
+    rescorer = make_rescorer(directory, made.vocab, made.text)
+    rng = np.random.default_rng(0)
+    lists = []
+    for number, batch in enumerate(made.lists):
+        texts = made.vocab.sentences(batch)
+        lists.append(NBestList(f"utt{number}", texts, {"acoustic": rng.normal(-100, 5, len(texts))}))
+    write_jsonl(lists, directory / "lists.jsonl")
+    job = on_ray.Job(ListFiles(directory / "lists.jsonl"), rescorer, Rescorer.load(rescorer).sha256)
+    results: dict[int, list[str]] = {}
+
+    def rescore(count: int) -> None:
+        results[count] = list(on_ray.lines(job, 0, count))
+
+    with on_ray.connected(None, 2, 1):
+        seconds = interleaved({f"{count} Ray workers": functools.partial(rescore, count) for count in (1, 2)}, rounds)
+    assert results[1] == results[2]
+    assert len(results[1]) == n_lists
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    return seconds, {"lists": n_lists}, medians["1 Ray workers"] / medians["2 Ray workers"]
+
+
+def main() -> None:
+    def more(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--shards", type=int, default=8, help="of a step of the two processes")
+        parser.add_argument("--only", choices=("training", "rescoring"), help="one of the two comparisons")
+
+    parsed = arguments(__doc__ or "", more)
+    seconds: dict[str, list[float]] = {}
+    settings: dict[str, Any] = {}
+    ratios: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, label, work in (
+            ("training", "two-processes-vs-two-threads", training),
+            ("rescoring", "two-ray-workers-vs-one", rescoring),
+        ):
+            if parsed.only in (None, name):
+                started = time.monotonic()
+                of_side, settings[name], ratios[label] = work(Path(scratch), parsed)
+                seconds |= of_side
+                print(f"{name}: {settings[name]}, {time.monotonic() - started:.0f} s in all")
+    report(parsed, settings, seconds, ratios)
+
+
+if __name__ == "__main__":
+    main()

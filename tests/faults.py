@@ -1,0 +1,238 @@
+"""Every n-th system call by which a command changes files, failed or killed once: nothing is lost, and the command, given
+again, ends as if nothing had been.
+
+    python -m tests.faults                # every call of every command
+    python -m tests.faults --every 10     # every tenth
+
+tests/faults.c counts the calls (open for writing, write, rename, fsync, truncate, mkdir, unlink, rmdir); it is compiled here
+and preloaded. A write that fails or kills has written half of its bytes.
+"""
+
+import argparse
+import ctypes
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from commands import TINY_NGRAM, TINY_TEXT, tiny_recipe
+
+KILL = 0
+FAULTS = (KILL, errno.ENOSPC, errno.EIO)
+LISTS = "".join(f"u{u}-{n} {words}\n" for u in range(3) for n, words in enumerate(["the cat ran", "a cat ran", "ran"], 1))
+SCORES = "".join(f"u{u}-{n} {-10.0 - u - n}\n" for u in range(3) for n in range(1, 4))
+REFERENCES = "".join(f"u{u} a cat ran\n" for u in range(3))
+FILES = ("--nbest", "lists.txt", "--acoustic", "lists.ac")
+RESCORE = ("rescore", *FILES, "--ref", "ref.txt", "--lm", "kn", "--scale", "2", "--scores")
+TABLES = """
+title = "A table"
+baseline = "kn"
+[text]
+train = "text.txt"
+valid = "text.txt"
+test = "text.txt"
+[dev]
+nbest = "lists.txt"
+acoustic = "lists.ac"
+ref = "ref.txt"
+[test]
+nbest = "lists2.txt"
+acoustic = "lists.ac"
+ref = "ref.txt"
+[[row]]
+name = "kn"
+label = "KN3"
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command, given in a directory; `out` is what it makes."""
+
+    words: tuple[str, ...]
+    out: str
+    again: tuple[str, ...] = ()  # added when it is given again
+
+    @property
+    def name(self) -> str:
+        return self.words[0]
+
+
+CASES = [
+    Case(("train", "tiny.toml", "--out", "run", "--quiet"), "run", ("--resume",)),
+    Case((*RESCORE, "--out", "best", "--quiet"), "best", ("--resume",)),
+    Case(("tune", *FILES, "--ref", "ref.txt", "--lm", "kn", "--out", "second-pass", "--quiet"), "second-pass"),
+    Case(("nbest", "convert", *FILES, "--to", "jsonl", "--out", "lists.jsonl.gz"), "lists.jsonl.gz"),
+    Case(("reproduce", "tables", "--data", ".", "--out", "table", "--quiet"), "table"),
+]  # fmt: skip
+
+
+def sandbox(directory: Path) -> None:
+    """All that the commands read."""
+    import contextlib
+
+    (directory / "tables").mkdir()
+    (directory / "tables/tables.toml").write_text(TABLES)
+    (directory / "tables/kn.toml").write_text(TINY_NGRAM.format(text="text.txt"))
+    recipe = tiny_recipe(directory).read_text().replace(str(directory), ".")
+    (directory / "tiny.toml").write_text(
+        recipe.replace("epochs = 20", "epochs = 2\nsnapshots = 1").replace("batch = 6", "batch = 18")
+    )
+    for name, content in (("lists.txt", LISTS), ("lists2.txt", LISTS.replace("cat", "dog")), ("lists.ac", SCORES)):
+        (directory / name).write_text(content)
+    (directory / "ref.txt").write_text(REFERENCES)
+    (directory / "text.txt").write_text(TINY_TEXT)
+    with contextlib.chdir(directory):
+        end, _, message = child(("train", "tables/kn.toml", "--out", "kn", "--quiet"))
+    if end:
+        raise RuntimeError(message)
+
+
+def child(
+    words: tuple[str, ...], arm: Callable[[], None] = lambda: None, seen: Callable[[], int] = lambda: 0
+) -> tuple[int, int, str]:
+    """(exit status, system calls counted, what was said) of a command by a fork of this process, which has imported all."""
+    from trflm.cli import main
+
+    with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as counted:
+        process = os.fork()
+        if process == 0:
+            status = 1
+            try:
+                signal.alarm(300)
+                for target in (1, 2):
+                    os.dup2(said.fileno(), target)
+                sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
+                sys.argv = ["trf", *words]
+                arm()
+                main()
+            except SystemExit as end:
+                status = end.code if isinstance(end.code, int) else 1
+            except BaseException:
+                import traceback
+
+                traceback.print_exc()
+            finally:
+                calls = seen()
+                sys.stdout.flush()
+                sys.stderr.flush()
+                counted.write(str(calls).encode())
+                counted.flush()
+                os._exit(status)
+        _, status = os.waitpid(process, 0)
+        said.seek(0)
+        counted.seek(0)
+        return os.waitstatus_to_exitcode(status), int(counted.read() or -1), said.read().decode()
+
+
+def content(path: Path) -> Any:
+    """All that a command made and that does not tell the time. A kill may leave a hidden `.partial`, which nothing reads."""
+    if path.is_dir():
+        files = [file for file in sorted(path.iterdir()) if file.name != "train.log" and file.suffix != ".partial"]
+        return {file.name: content(file) for file in files}
+    if path.name in ("metrics.jsonl", "results.json", "config.json", "result.json"):
+        return [without_times(json.loads(line)) for line in documents(path.read_text())]
+    return None if path.name in ("training.safetensors", "report.html", "results.md") else path.read_bytes()
+
+
+def documents(text: str) -> list[str]:
+    return text.splitlines() if text.startswith('{"') else [text]
+
+
+def without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        told = ("seconds", "made", "time", "started", "finished")
+        return {key: without_times(item) for key, item in value.items() if not any(word in key for word in told)}
+    return [without_times(item) for item in value] if isinstance(value, list) else value
+
+
+def problems(directory: Path, case: Case, shim: ctypes.CDLL, every: int, first: int = 1) -> Iterator[str]:
+    """What did not hold, in the faults number first, first + every, ... of each kind; last, how many there were."""
+    (whole := directory / "whole").mkdir()
+    sandbox(whole)
+    work = directory / "work"
+
+    def fresh() -> None:
+        os.chdir(directory)
+        shutil.rmtree(work, ignore_errors=True)
+        shutil.copytree(whole, work)
+        os.chdir(work)
+
+    fresh()
+    end, calls, message = child(case.words, lambda: shim.faults_arm(0, 0), shim.faults_seen)
+    if end:
+        raise RuntimeError(f"trf {' '.join(case.words)}: {message}")
+    expected, tried = content(work / case.out), 0
+    for fault in FAULTS:
+        for number in range(first, calls + 1, every):
+            tried += 1
+            name = f"{case.name}, call {number} of {calls}, {errno.errorcode.get(fault, 'SIGKILL')}"
+            fresh()
+            end, _, message = child(case.words, lambda n=number, e=fault: shim.faults_arm(n, e))
+            if end != -signal.SIGKILL if fault == KILL else end not in (0, 1, 2) or "Traceback" in message:
+                yield f"{name}: exit {end}: {message[-1500:]}"
+            again = () if end == 0 else case.again
+            if end == 0 or (not case.again and (work / case.out).exists()):  # it was done, or was done before the fault
+                end, message = 0, ""
+            else:
+                end, _, message = child((*case.words, *again))
+            if end:
+                yield f"{name}, and given again: exit {end}: {message[-1500:]}"
+            elif content(work / case.out) != expected:
+                yield f"{name}: {case.out} is not what it is without the fault"
+    yield f"{case.name}: {calls} system calls, {tried} faults"
+
+
+def compiled(directory: Path) -> Path:
+    """The shim, made by the C compiler that numba's users and ours have anyway."""
+    shim = directory / "faults.so"
+    source = Path(__file__).with_name("faults.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(shim), str(source), "-ldl"], check=True)
+    return shim
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--commands", nargs="*", default=[case.name for case in CASES])
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        if "FAULTS_SHIM" not in os.environ:  # again, with the shim in front of the C library
+            shim = str(compiled(Path(name)))
+            words = [sys.executable, __file__, *sys.argv[1:]]
+            sys.exit(subprocess.run(words, env={**os.environ, "LD_PRELOAD": shim, "FAULTS_SHIM": shim}, check=False).returncode)
+        shim = ctypes.CDLL(os.environ.pop("FAULTS_SHIM"))
+        shim.faults_seen.restype, shim.faults_arm.argtypes = ctypes.c_long, [ctypes.c_long, ctypes.c_int]
+        os.environ.pop("LD_PRELOAD")
+        import torch
+
+        import trflm.deploy.rescorer
+        import trflm.experiment.run
+        import trflm.experiment.train
+        import trflm.reproduce.results  # noqa: F401
+
+        torch.set_num_threads(1)
+        failures = 0
+        for case in CASES:
+            if case.name in arguments.commands:
+                place = Path(name, case.name)
+                place.mkdir()
+                *wrong, last = problems(place, case, shim, arguments.every, arguments.first)
+                failures += len(wrong)
+                print(*wrong, last, sep="\n", flush=True)
+        sys.exit(failures > 0)
+
+
+if __name__ == "__main__":
+    main()
