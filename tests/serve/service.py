@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -62,7 +63,15 @@ class Service:
         finally:
             self.process.kill()
 
-    def metric(self, name: str) -> float:
+    def metric(self, name: str, headers: dict[str, str] | None = None) -> float:
         """The value of the line of /metrics that begins with this; 0 if there is none."""
-        found = [line for line in self.client.get("/metrics").text.splitlines() if line.startswith(name)]
+        found = [line for line in self.client.get("/metrics", headers=headers).text.splitlines() if line.startswith(name)]
         return sum(float(line.rpartition(" ")[2]) for line in found)
+
+    def wait_for_metric(self, name: str, least: float, headers: dict[str, str] | None = None) -> None:
+        """Until it is at least this. `trf_requests_in_progress` tells that a request was let in; to find that out by sending
+        others would not do, one of them may take its place."""
+        end = time.monotonic() + PATIENCE
+        while (now := self.metric(name, headers)) < least:
+            assert time.monotonic() < end, f"{name} is {now}, and not {least}: {''.join(self.log)}"
+            time.sleep(0.05)

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -101,9 +100,8 @@ def test_limits_queue_and_token(rescorer: Path, tmp_path: Path):
 
         # one is being answered, and none may wait: the next is sent away, at once, and told when to come again
         begun = Begun(service, {"hypotheses": ["a"]}, **bearer)
-        refused = None
-        while refused is None or refused.status_code == 200:  # until the first has arrived
-            refused = post({"hypotheses": ["b"]})
+        service.wait_for_metric("trf_requests_in_progress", 1, bearer)
+        refused = post({"hypotheses": ["b"]})
         assert refused.status_code == 503
         assert int(refused.headers["retry-after"]) > 0
         assert begun.finish().status == 200
@@ -122,8 +120,7 @@ def test_sigterm_finishes_what_has_begun(rescorer: Path):
         stream.endheaders(b"%x\r\n%s\r\n" % (len(line), line))
         lines = stream.getresponse()
         assert json.loads(lines.readline())["id"] == LISTS[1]["id"]
-        while service.metric("trf_requests_in_progress") < 2:
-            time.sleep(0.05)
+        service.wait_for_metric("trf_requests_in_progress", 2)
         service.process.send_signal(signal.SIGTERM)
         while True:  # until it listens no more
             try:
@@ -174,12 +171,10 @@ def test_a_killed_worker_and_a_new_rescorer_under_load(rescorer: Path, tmp_path:
         try:
             # kill -9: requests that it held are lost, no others; another takes its place
             victim = children(service.process)[0]
-            while service.metric("trf_lists_total") < 50:
-                time.sleep(0.05)
+            service.wait_for_metric("trf_lists_total", 50)
             os.kill(victim, signal.SIGKILL)
             service.wait_for(rf"worker {victim} ended \(killed by SIGKILL\)")
-            while service.metric("trf_rescorer_workers") < 2:
-                time.sleep(0.2)
+            service.wait_for_metric("trf_rescorer_workers", 2)
             assert victim not in children(service.process)
             assert service.metric("trf_worker_restarts_total") == 1
 
