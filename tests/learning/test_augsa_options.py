@@ -69,11 +69,14 @@ def run(learner: AugSA, steps: int) -> None:
             break
 
 
-@pytest.mark.parametrize("zeta_flows", [False, True])
-def test_with_every_option_zeta_reaches_the_exact_log_Z_ratios(zeta_flows):
+LENGTHS = {"counted": {}, "flows": {"zeta_flows": True}, "held": {"zeta_flows": True, "hold_lengths": True}}
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_with_every_option_zeta_reaches_the_exact_log_Z_ratios(lengths):
     """1000 chains, 300 steps, most with a gain of 1/t: the standard error is about 0.004."""
     data, _ = sentences(2000)
-    learner = a_learner(dataclasses.replace(ALL, chains=1000, zeta_flows=zeta_flows), data)
+    learner = a_learner(dataclasses.replace(ALL, chains=1000, **LENGTHS[lengths]), data)
     learner.trf.zeta.copy_(torch.tensor([0.0, 0, 3, 1, 2]))  # far off
     run(learner, 300)
     with torch.no_grad():
@@ -82,9 +85,11 @@ def test_with_every_option_zeta_reaches_the_exact_log_Z_ratios(zeta_flows):
     assert learner.trf.zeta[1] == 0
 
 
-def test_with_every_option_theta_reaches_the_exact_maximum():
+@pytest.mark.parametrize("lengths", ["counted", "held"])
+def test_with_every_option_theta_reaches_the_exact_maximum(lengths):
     data, data_S = sentences(2000)
-    learner = a_learner(dataclasses.replace(ALL, batch=2000, lr=6.0, zeta_first_stage=0, average=0.95), data)
+    config = dataclasses.replace(ALL, batch=2000, lr=6.0, zeta_first_stage=0, average=0.95, **LENGTHS[lengths])
+    learner = a_learner(config, data)
     pi, best = empirical_pi(data.lengths_B), copy.deepcopy(learner.trf.potential)
     optimiser = torch.optim.LBFGS(best.parameters(), max_iter=200)
 
@@ -105,6 +110,17 @@ def test_with_every_option_theta_reaches_the_exact_maximum():
     assert most - before > 0.3
     assert most - after < 0.002
     assert float((trf.zeta - exact).abs().max()) < 0.05  # the mean lags a little behind
+
+
+def test_held_lengths_stay_as_pi0_has_them():
+    data, _ = sentences(300)
+    learner = a_learner(dataclasses.replace(ALL, **LENGTHS["held"]), data)
+    before, words = learner.chains.lengths_B.clone(), learner.chains.ids_N.clone()
+    count_l = torch.bincount(before, minlength=M + 1)
+    assert float((count_l - 300 * learner.pi0).abs().max()) < 1
+    run(learner, 3)
+    assert torch.equal(learner.chains.lengths_B, before)
+    assert not torch.equal(learner.chains.ids_N, words)
 
 
 def test_balanced_weights_have_the_lengths_of_pi():
@@ -230,7 +246,18 @@ def test_every_option_continues_bit_for_bit(tmp_path):
     check_learner(lambda: a_learner(config, data), data, tmp_path)
 
 
-def test_settings_that_make_no_sense_are_refused():
-    for wrong in ({"average": 1.0}, {"epsilon": 0.0}, {"window": -1}, {"warm_up": -1}, {"data_proposal": 1.5}, {"burn_in": -1}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            dataclasses.replace(ALL, **wrong)
+NO_SENSE = [
+    {"average": 1.0},
+    {"epsilon": 0.0},
+    {"window": -1},
+    {"warm_up": -1},
+    {"data_proposal": 1.5},
+    {"burn_in": -1},
+    {"hold_lengths": True},  # and lengths are counted
+]
+
+
+@pytest.mark.parametrize("wrong", NO_SENSE, ids=lambda wrong: next(iter(wrong)))
+def test_settings_that_make_no_sense_are_refused(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        dataclasses.replace(ALL, **wrong)

@@ -1,9 +1,11 @@
 """Training with products in bf16: the same numbers where nothing has to be rounded, and near them where it has."""
 
+import pytest
 import torch
 from harness import random_batch, rng
 
 from trflm.potentials.cnn.model import CNN, CNNConfig
+from trflm.potentials.cnn.network import scoring_in_bf16
 
 
 def both_ways(cnn: CNN, weight_N: torch.Tensor, lengths: list[int]) -> list[list[torch.Tensor]]:
@@ -41,3 +43,19 @@ def test_rounding_is_small():
     for one, two in zip(in_fp32[1:], in_bf16[1:], strict=True):
         assert not torch.equal(one, two) or one.numel() == 1
         assert float(torch.cosine_similarity(one.flatten(), two.flatten(), dim=0)) > 0.999
+
+
+def test_scoring_in_bf16_ends_with_its_block():
+    """Scores are rounded within, and those of before come back: after an error too."""
+    cnn = CNN(CNNConfig(embedding=8, projection=8, bank_width=3, bank_filters=16, stack_filters=16, init=0.3), 20, rng(1))
+    batch = random_batch(20, [3, 9, 4])
+    in_fp32 = cnn.score(batch)
+    with scoring_in_bf16(cnn, True):
+        in_bf16 = cnn.score(batch)
+    assert not torch.equal(in_bf16, in_fp32)
+    torch.testing.assert_close(in_bf16, in_fp32, rtol=0.03, atol=0.01)
+    with scoring_in_bf16(cnn, False):
+        assert torch.equal(cnn.score(batch), in_fp32)
+    with pytest.raises(RuntimeError), scoring_in_bf16(cnn, True):
+        raise RuntimeError
+    assert torch.equal(cnn.score(batch), in_fp32)

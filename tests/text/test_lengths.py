@@ -1,9 +1,11 @@
 import pytest
 import torch
+from harness import rng
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trflm.text import empirical_pi, training_pi0
+from trflm.text.lengths import strata_from_cdf
 
 lengths = st.lists(st.integers(1, 30), min_size=1).map(torch.tensor)
 
@@ -33,3 +35,14 @@ def test_pi0_is_flat_below_the_mode_and_floored_above():
 def test_a_sentence_beyond_max_length_is_refused():
     with pytest.raises(ValueError, match="5 words is longer than max_length = 4"):
         empirical_pi(torch.tensor([5]), max_length=4)
+
+
+def test_strata_have_their_share_of_the_draws():
+    """n P(i) times, rounded up or down; over many draws n P(i) times on average, to within 4 standard errors; in no order."""
+    cdf = torch.tensor([0.0, 0.13, 0.13, 0.5, 1.0], dtype=torch.float64)
+    share_i = cdf.diff(prepend=torch.zeros(1, dtype=torch.float64))
+    draws = [strata_from_cdf(cdf, 10, rng(seed)) for seed in range(400)]
+    count_Ri = torch.stack([torch.bincount(draw, minlength=5) for draw in draws])
+    assert ((count_Ri - 10 * share_i).abs() < 1).all()
+    assert float((count_Ri.double().mean(0) - 10 * share_i).abs().max()) < 4 * 0.5 / 400**0.5
+    assert any((draw.diff() < 0).any() for draw in draws)

@@ -9,14 +9,14 @@ scored by its own `score`.
 Shapes: B sentences, F fields.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from trflm.field.trf import TRF
 from trflm.language_model import LanguageModel
-from trflm.potentials.cnn.network import CNNLayers
+from trflm.potentials.cnn.network import cnns
 from trflm.potentials.protocol import Potential
 from trflm.potentials.tilted import Tilted
 from trflm.speed.bf16 import has_bf16
@@ -83,8 +83,3 @@ class Engine:
 def phi_of(potential: Potential, part: Batch) -> Tensor:
     """[B] computed where the potential is, and back to where the sentences are."""
     return potential.score(part.to(device_of(potential))).to(part.device)
-
-
-def cnns(field: TRF) -> Iterator[CNNLayers]:
-    """The CNNs of a field, alone or as parts of a larger potential."""
-    return (module for module in field.modules() if isinstance(module, CNNLayers))

@@ -34,12 +34,14 @@ from trflm.learning.watch import STUCK, lengths_in_tens, stop_if_stuck, stop_if_
 from trflm.learning.zeta import FlowSteps, ZetaSteps, follow, two_stage
 from trflm.lms.proposals.lstm import LSTMProposal
 from trflm.lms.proposals.protocol import draw_sentences_of
+from trflm.potentials.cnn.network import scoring_in_bf16
 from trflm.ranges import Count, NotNegative, Positive, Share, Steps
 from trflm.sampling.autocorrelation import integrated_autocorrelation, recent
 from trflm.sampling.chains import Chains, MoveInfo, Target, Weighted
 from trflm.sampling.mixture import trans_ms
+from trflm.speed.bf16 import has_bf16
 from trflm.text import Batch, pack, training_pi0
-from trflm.text.lengths import draw_from_cdf
+from trflm.text.lengths import draw_from_cdf, strata_from_cdf
 
 MEMORY = 0.99  # of the running averages
 HISTORY = 100  # steps over which the autocorrelation of phi is taken
@@ -70,6 +72,7 @@ class AugSAConfig(StartConfig):
     clip_proposal: Positive = 5.0  # greatest gradient norm of mu
     adam_proposal: bool = False  # Adam in place of SGD; then lr_proposal is to be a thousandth or so
     data_proposal: Share = 0.0  # the share of the data in what mu learns from
+    bf16: bool = False  # the sampler multiplies in bf16, if this CPU has instructions for it; theta's gradient does not
     dev_choice: bool = False  # report the criterion of the other learners too
     kind: Literal["augsa"] = "augsa"
 
@@ -85,6 +88,8 @@ class AugSAConfig(StartConfig):
             raise ValueError("zeta_cap and clip_proposal must be positive")
         if not (self.epsilon > 0 and 0 <= self.average < 1 and 0 <= self.zeta_smooth < 1 and 0 <= self.data_proposal <= 1):
             raise ValueError("epsilon must be positive; average, zeta_smooth and data_proposal must be from 0 to 1")
+        if self.hold_lengths and not self.zeta_flows:
+            raise ValueError("hold_lengths needs zeta_flows = true: lengths that never change cannot be counted")
 
     def build(self, context: Context) -> "AugSA":
         pi0, batches = training_pi0(context.pi), context.batches(self.batch)
@@ -129,7 +134,8 @@ class AugSA(FieldLearner):
         self.mean = MeanField(trf, config.average) if config.average else None
         self.dev_choice: DevChoice | None = None
         self.t = 0
-        lengths_C = draw_from_cdf(pi0.cumsum(0).cpu(), config.chains, rng).to(trf.zeta.device)
+        draw_lengths = strata_from_cdf if config.hold_lengths else draw_from_cdf
+        lengths_C = draw_lengths(pi0.cumsum(0).cpu(), config.chains, rng).to(trf.zeta.device)
         self.chains = draw_sentences_of(proposal, lengths_C, rng)
         self.phi_TC = self.pi0.new_zeros(0, config.chains)  # of the last steps
         self.length_share = self.pi0.clone()  # running shares of the lengths of the chains
@@ -175,7 +181,8 @@ class AugSA(FieldLearner):
     def _advance(self, shard: Shard) -> tuple[Chains, dict[str, MoveInfo]]:
         """One iteration of TransMS on the chains of a shard."""
         shard.begin(self.trf.potential, self.proposal.input_gates)
-        return trans_ms(shard.rng, Chains(own(shard, self.chains)), self.target, self.proposal, self.config)
+        with scoring_in_bf16(self.trf.potential, self.config.bf16 and has_bf16()):
+            return trans_ms(shard.rng, Chains(own(shard, self.chains)), self.target, self.proposal, self.config)
 
     def _update_theta(
         self, data: Batch, rng: torch.Generator, chains: Chains, expected: Weighted | None = None
@@ -211,7 +218,8 @@ class AugSA(FieldLearner):
 
     def _drawn(self, expected: Weighted | None) -> tuple[Batch, Tensor]:
         """The sentences that stand for the field, and their weights: the chains, or what was expected of them."""
-        importance = self.trf.pi / self.pi0
+        share_l = self._share(self.chains.lengths_B) if self.config.hold_lengths else self.pi0
+        importance = self.trf.pi / share_l
         if expected is None:
             return self.chains, importance[self.chains.lengths_B] / len(self.chains)
         return expected.batch, importance[expected.batch.lengths_B] * expected.weight_B

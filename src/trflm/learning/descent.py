@@ -19,7 +19,7 @@ from torch import nn
 
 from trflm.learning.adam import Adam
 from trflm.learning.loop import clip_gradient
-from trflm.potentials.cnn.network import CNNLayers
+from trflm.potentials.cnn.network import cnns
 from trflm.potentials.protocol import Potential
 from trflm.ranges import NotNegative, Positive, Share, Steps
 from trflm.speed.bf16 import has_bf16
@@ -56,9 +56,8 @@ class Descent:
         assert isinstance(field, nn.Module)
         self.field, self.config = field, config
         self.potential = copy.deepcopy(field)
-        for module in self.potential.modules():
-            if isinstance(module, CNNLayers):
-                module.train_in_bf16 = config.bf16 and has_bf16()
+        for cnn in cnns(self.potential):
+            cnn.train_in_bf16 = config.bf16 and has_bf16()
         self.theta = [*self.potential.parameters(), *others]
         on_cpu = all(p.device.type == "cpu" for p in self.theta)
         self.optimiser = Adam(

@@ -30,6 +30,7 @@ class TransMSConfig:
     block: Count = 5  # s: words that the Markov move draws anew at a time
     trials: Count = 10  # M: trials for each such block
     window: Amount = 0  # lengths that a jump chooses among at once (`window_jump`); 0: the paper's local jump
+    hold_lengths: bool = False  # jumps are tried and none is taken: what they would have done moves zeta, the lengths stay
     weigh_trials: bool = False  # whether the Markov move keeps what was expected of it; see `gibbs`
 
     def __post_init__(self) -> None:
@@ -37,11 +38,19 @@ class TransMSConfig:
             raise ValueError("jump_range, block and trials must be at least 1, window must not be negative")
 
     def moves(self) -> Mapping[str, Move]:
-        window = partial(window_jump, width=self.window)
+        jump: Move = partial(local_jump, jump_range=self.jump_range)
+        if self.window:
+            jump = partial(window_jump, width=self.window)
         return {
-            "jump": window if self.window else partial(local_jump, jump_range=self.jump_range),
+            "jump": partial(held, jump) if self.hold_lengths else jump,
             "move": partial(block_gibbs, block=self.block, trials=self.trials, weigh_trials=self.weigh_trials),
         }
+
+
+def held(jump: Move, rng: torch.Generator, chains: Chains, target: Target, proposal: Proposal) -> tuple[Chains, MoveInfo]:
+    """The chains as they were, and what the jump would have done: each chain then samples p_l for its own l."""
+    _, info = jump(rng, chains, target, proposal)
+    return chains, info
 
 
 def trans_ms(

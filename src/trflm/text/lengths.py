@@ -38,3 +38,11 @@ def draw_from_cdf(cdf: Tensor, n: int, rng: torch.Generator) -> Tensor:
     """n independent indices with P(i) = cdf[i] - cdf[i-1]; never an index of probability 0."""
     uniform_n = torch.rand(n, generator=rng, dtype=torch.float64) * cdf[-1]
     return torch.searchsorted(cdf, uniform_n, right=True).clamp(max=len(cdf) - 1)
+
+
+def strata_from_cdf(cdf: Tensor, n: int, rng: torch.Generator) -> Tensor:
+    """The same, one index from each n-th part of the probability, in random order: index i comes n P(i) times, rounded up or
+    down, and n P(i) times on average."""
+    level_n = (torch.arange(n, dtype=torch.float64) + torch.rand(1, generator=rng, dtype=torch.float64)) / n * cdf[-1]
+    index_n = torch.searchsorted(cdf, level_n, right=True).clamp(max=len(cdf) - 1)
+    return index_n[torch.randperm(n, generator=rng)]

@@ -8,6 +8,8 @@ sentence are one more word, whose y is 0. A stack layer of width 3 needs 4/9 of 
 Shapes: B sentences, N words in all, U distinct words, P (width, offset) pairs of the bank, K widths, w filters a width.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -135,3 +137,21 @@ class WordTable(WordCache):
         with torch.no_grad():
             rows, slot_U = self.find(words_U, len(cnn.embedding), cnn.bank[0].numel(), parameters, compute)
         return rows.view(-1, cnn.config.bank_filters), slot_U
+
+
+def cnns(module: nn.Module) -> Iterator[CNNLayers]:
+    """The CNNs of a potential or a field, alone or as parts of a larger one."""
+    return (part for part in module.modules() if isinstance(part, CNNLayers))
+
+
+@contextmanager
+def scoring_in_bf16(module: nn.Module, wanted: bool) -> Iterator[None]:
+    """Within, the products of `score` are in bf16, if that is wanted."""
+    parts = [(cnn, cnn.score_in_bf16) for cnn in cnns(module)] if wanted else []
+    try:
+        for cnn, _ in parts:
+            cnn.score_in_bf16 = True
+        yield
+    finally:
+        for cnn, before in parts:
+            cnn.score_in_bf16 = before
