@@ -3,7 +3,7 @@
 import torch
 from harness import rng
 
-from trflm.sampling.autocorrelation import integrated_autocorrelation, recent
+from trflm.sampling.autocorrelation import beyond_length, integrated_autocorrelation, recent
 
 
 def autoregressive(rho: float, steps: int, chains: int) -> torch.Tensor:
@@ -37,3 +37,13 @@ def test_recent_keeps_the_last_steps():
     for step in range(5):
         history = recent(history, torch.full((2,), float(step)), 3)
     assert history[:, 0].tolist() == [2, 3, 4]
+
+
+def test_lengths_that_never_change_are_no_autocorrelation():
+    """What chains have by their lengths stays for ever; independent draws beside it are independent."""
+    lengths = torch.randint(1, 60, (300,), generator=rng(1))
+    noise = torch.randn(100, 300, generator=rng(2)).double() * lengths.double().sqrt()
+    value = -4.5 * lengths + noise + torch.arange(100).double()[:, None]
+    assert integrated_autocorrelation(value) > 50
+    assert integrated_autocorrelation(beyond_length(value, lengths)) < 1.3
+    assert torch.equal(beyond_length(value[:, :1], lengths[:1]), torch.zeros(100, 1).double())

@@ -36,7 +36,7 @@ from trflm.lms.proposals.lstm import LSTMProposal
 from trflm.lms.proposals.protocol import draw_sentences_of
 from trflm.potentials.cnn.network import scoring_in_bf16
 from trflm.ranges import Count, NotNegative, Positive, Share, Steps
-from trflm.sampling.autocorrelation import integrated_autocorrelation, recent
+from trflm.sampling.autocorrelation import beyond_length, integrated_autocorrelation, recent
 from trflm.sampling.chains import Chains, MoveInfo, Target, Weighted
 from trflm.sampling.mixture import trans_ms
 from trflm.speed.bf16 import has_bf16
@@ -284,7 +284,8 @@ class AugSA(FieldLearner):
         self.zeta_before = self.trf.zeta.clone()
         tens = lengths_in_tens(self.length_share, self.pi0)
         lengths = {f"chains_{low}_{high}": share for low, high, share in tens}
-        tau = integrated_autocorrelation(self.phi_TC)
+        held = self.config.hold_lengths
+        tau = integrated_autocorrelation(beyond_length(self.phi_TC, self.chains.lengths_B) if held else self.phi_TC)
         metrics = {
             "dev_log_likelihood": log_likelihood,
             "log_Z1": self.log_Z1,

@@ -32,6 +32,18 @@ def integrated_autocorrelation(value_TC: Tensor) -> float:
     return max(tau, 1.0)
 
 
+def beyond_length(value_TC: Tensor, lengths_C: Tensor) -> Tensor:
+    """[T, C] what a straight line through the lengths leaves of each step's values, over sqrt(l).
+
+    Of chains whose lengths never change: their values would else differ for ever by what lengths differ.
+    """
+    length_C = lengths_C.double()
+    spread_C = length_C - length_C.mean()
+    spread_TC = value_TC.double() - value_TC.double().mean(1, keepdim=True)
+    slope_T1 = (spread_TC * spread_C).sum(1, keepdim=True) / spread_C.square().sum().clamp(min=1e-9)
+    return (spread_TC - slope_T1 * spread_C) / length_C.sqrt()
+
+
 def recent(history_TC: Tensor, value_C: Tensor, most: int) -> Tensor:
     """The history with one more step, of the last `most` steps."""
     return torch.cat([history_TC[-(most - 1) :], value_C[None].to(history_TC)])
