@@ -161,10 +161,24 @@ def results_page() -> str:
         lines = [[row["label"], percent(row["wer"]), f"{percent(row['equal'])} {interval(row['equal'])}"] for row in equal]
         parts += ["## Tuned and equal weights\n", table(["models", "tuned on dev", "equal, as in the paper"], lines)]
     parts += [
+        "## What the text mapping and the OOV penalty are worth\n",
+        ablations(figures),
+        "Each variant tuned anew on dev; wsj92 (and dev) WER %. By `docs/ablate.py`.\n",
         "## Where each row comes from\n",
         table(["row", "seed", "commit", "date", ""], [*map(source, figures.rows.values())]),
     ]
     return "\n".join(parts)
+
+
+def ablations(figures: Figures) -> str:
+    """A column a variant, from `ablate.py`."""
+    found: dict[str, dict[str, dict[str, float]]] = read("ablations.json")["rows"]
+    variants = list(next(iter(found.values())))
+    lines = [
+        [figures.rows[name]["label"], *(f"{100 * of[v]['wsj92']:.2f} ({100 * of[v]['dev']:.2f})" for v in variants)]
+        for name, of in found.items()
+    ]
+    return table(["model", *variants], lines)
 
 
 def source(row: dict[str, Any]) -> list[str]:
