@@ -21,15 +21,16 @@ from trflm.errors import InputError
 from trflm.kinds import Start
 from trflm.language_model import Directed, Explanation, LanguageModel
 from trflm.lms.lstm.strategies import Preserve, Shuffle
-from trflm.lms.proposals.protocol import draw
+from trflm.lms.proposals.protocol import draw_symbol
 from trflm.ranges import Amount, Count, Layers, Positive, Seed, Share, Size, bounded
 from trflm.recurrent.prefixes import ROOT, PrefixTree, prefix_tree
 from trflm.recurrent.recurrence import read_on, read_tree
 from trflm.seeds import generator
-from trflm.text import Batch, Vocab
+from trflm.text import Batch, Vocab, pack
 from trflm.text.batch import SCORING_WORDS, in_parts, is_long
 
 STREAMS = 20  # in which a text is read in order
+DRAWN_AT_ONCE = 500  # sentences, whose probabilities of every word exist at a time
 PREFIXES_AT_ONCE = 128  # whose logits exist at a time: enough for a fast product, few enough to stay in the cache
 
 
@@ -174,6 +175,10 @@ class LSTM(Directed, nn.Module):
     @torch.no_grad()
     def draw(self, n: int, rng: Generator, length: int | None = None) -> Batch:
         """Sentences word by word from p(x), given that there is a word at all; with `length`, as if none could end before."""
+        sizes = [min(DRAWN_AT_ONCE, n - done) for done in range(0, max(n, 1), DRAWN_AT_ONCE)]
+        return pack([self._draw(size, rng, length) for size in sizes])
+
+    def _draw(self, n: int, rng: Generator, length: int | None) -> Batch:
         symbol, state = torch.full((n,), self.end, device=self.output_bias.device), self.zero_state(n)
         going, columns = torch.arange(n, device=symbol.device), []
         while len(going) and (length is None or len(columns) < length):
@@ -181,7 +186,7 @@ class LSTM(Directed, nn.Module):
             logits = self.logits(h_1SH[0])
             if not columns or length is not None:
                 logits[:, self.end] = -torch.inf
-            symbol = draw(logits.double().log_softmax(1), rng)
+            symbol = draw_symbol(logits, rng)
             columns.append(torch.full((n,), self.end, device=symbol.device).index_copy(0, going, symbol))
             goes_on = (symbol != self.end).nonzero().squeeze(1)
             going, symbol = going[goes_on], symbol[goes_on]

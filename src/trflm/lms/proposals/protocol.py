@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from trflm.text import Batch
 
 DRAW = -1
+RUN = 100  # symbols, whose sum is looked at first when one is drawn
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,19 @@ def draw_at(log_prob_TK: Tensor, level_T: Tensor) -> Tensor:
     cdf_TK = log_prob_TK.double().exp().cumsum(1)
     level_T = level_T * cdf_TK[:, -1]
     return torch.searchsorted(cdf_TK, level_T[:, None], right=True).squeeze(1).clamp(max=cdf_TK.shape[1] - 1)
+
+
+def draw_symbol(logits_SK: Tensor, rng: torch.Generator) -> Tensor:
+    """[S] one symbol from each row, by inversion in two stages: a run of RUN symbols by their sums, then one of the run. The
+    cumulative probabilities of all symbols would take as long as the product that gives the logits."""
+    run_SRK = F.pad(logits_SK.softmax(1), (0, -logits_SK.shape[1] % RUN)).view(len(logits_SK), -1, RUN)
+    cdf_SR = run_SRK.sum(2).double().cumsum(1)
+    level_S1 = torch.rand((len(logits_SK), 1), generator=rng, dtype=torch.float64).to(cdf_SR.device) * cdf_SR[:, -1:]
+    run_S1 = torch.searchsorted(cdf_SR, level_S1, right=True).clamp(max=cdf_SR.shape[1] - 1)
+    low_S1, high_S1 = (F.pad(cdf_SR, (1, 0)).gather(1, edge_S1) for edge_S1 in (run_S1, run_S1 + 1))
+    cdf_SK = run_SRK[torch.arange(len(run_S1), device=run_S1.device), run_S1.squeeze(1)].double().cumsum(1)
+    within_S1 = torch.searchsorted(cdf_SK, (level_S1 - low_S1) / (high_S1 - low_S1) * cdf_SK[:, -1:], right=True)
+    return (run_S1 * RUN + within_S1).squeeze(1).clamp(max=logits_SK.shape[1] - 1)
 
 
 def draw_sentences_of(proposal: Proposal, lengths_C: Tensor, rng: torch.Generator) -> Batch:
