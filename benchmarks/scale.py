@@ -1,11 +1,16 @@
 """How training and rescoring grow from one core to two of one machine.
 
-`two-processes-vs-two-threads`: steps of cloze learning at the paper's size by two processes of one thread each, as torchrun
-runs them (--shards 8), against one process with two threads (1 shard), in turn: who has no turn waits. Near 1 they are level;
-below is what the cut costs: the table of distinct words is shared by the sentences of a shard alone, and gradients travel. With
-the times come the bytes that a process sends in a step, and the memory of a process.
+Steps of cloze learning at the paper's size (--batch sentences, --shards of a step) by two processes of one thread each, as
+torchrun runs them, by one process with two threads that computes the same shards, and by one with two threads that does not cut
+its steps; in turn: who has no turn waits. 1 is level.
 
-`two-ray-workers-vs-one`: the same n-best lists rescored by the workers of `trf rescore --ray`, two against one, on one Ray.
+    two-processes-vs-two-threads   the same computation, to the bit but for the threads: what the way of sharing costs or gains
+    two-processes-vs-uncut         also what the cut costs: distinct words are shared by the sentences of a shard alone
+
+With the times come the bytes that a process sends in a step, and the memory of a process.
+
+`two-ray-workers-vs-one`: the same n-best lists (--lists) rescored by the workers of `trf rescore --ray`, two against one, on
+one Ray: the job as a whole, and what follows the first list, before which workers start and load the model.
 """
 
 import argparse
@@ -35,15 +40,17 @@ from trflm.experiment.store import save_fixed_parts, save_model
 from trflm.learning.loop import Learner
 from trflm.learning.shards import Shards
 from trflm.seeds import generator
+from trflm.speed.memory import keep_freed_memory
 from trflm.speed.workers import workers
 from trflm.text import Batch, Vocab
 
 PROCESSES = 2
 
 
-def recipe_of(text: Path) -> FieldRecipe:
+def recipe_of(text: Path, batch: int) -> FieldRecipe:
     """The paper's CNN, taught by cloze."""
-    sections = {"data": {"train": str(text)}, "model": {"kind": "cnn"}, "reference": {"order": 1}, "learner": {"kind": "cloze"}}
+    learner = {"kind": "cloze", "batch": batch}
+    sections = {"data": {"train": str(text)}, "model": {"kind": "cnn"}, "reference": {"order": 1}, "learner": learner}
     recipe = parse_recipe(sections, "scale.py")
     assert isinstance(recipe, FieldRecipe)
     return recipe
@@ -60,13 +67,14 @@ def memory_mb() -> float:
     return next(int(line.split()[1]) / 1000 for line in lines if line.startswith("VmHWM:"))
 
 
-def serve(rank: int, size: int, threads: int, shards: int, port: int, text: Path, pipe: Connection) -> None:
+def serve(rank: int, size: int, threads: int, shards: int, batch: int, port: int, text: Path, pipe: Connection) -> None:
     """A process of one side: on each word through the pipe so many steps, then a word back."""
     own = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in own.items()}, MASTER_ADDR="127.0.0.1")
     torch.set_num_threads(threads)
+    keep_freed_memory()  # as `trf train` does
     with workers("cpu") as team:
-        recipe = recipe_of(text)
+        recipe = recipe_of(text, batch)
         data = recipe.data.read()
         learner: Learner = recipe.build(data, fresh=True, shards=Shards(shards, team))
         number = 0
@@ -80,12 +88,12 @@ def serve(rank: int, size: int, threads: int, shards: int, port: int, text: Path
 class Side:
     """Processes that train together, on demand."""
 
-    def __init__(self, size: int, threads: int, shards: int, text: Path) -> None:
+    def __init__(self, size: int, threads: int, shards: int, batch: int, text: Path) -> None:
         context, port = multiprocessing.get_context("spawn"), free_port()
         self.pipes, self.processes, self.memory = [], [], [0.0] * size
         for rank in range(size):
             here, there = context.Pipe()
-            process = context.Process(target=serve, args=(rank, size, threads, shards, port, text, there))
+            process = context.Process(target=serve, args=(rank, size, threads, shards, batch, port, text, there))
             process.start()
             self.pipes.append(here)
             self.processes.append(process)
@@ -113,16 +121,19 @@ def bytes_sent(n_parameters: int, size: int) -> float:
     return 2 * 4 * n_parameters * (size - 1) / size
 
 
-def training(directory: Path, parsed: argparse.Namespace) -> tuple[dict[str, list[float]], dict[str, Any], float]:
-    """(seconds of each side, what else was measured, the ratio)."""
+Found = tuple[dict[str, list[float]], dict[str, Any], dict[str, float]]  # (seconds of each side, what else, the ratios)
+
+
+def training(directory: Path, parsed: argparse.Namespace) -> Found:
     sentences, n_words, source = training_text(parsed.data, 5000)
     write_text(sentences, directory / "text.txt")
-    recipe = recipe_of(directory / "text.txt")
+    recipe = recipe_of(directory / "text.txt", parsed.batch)
     learner = recipe.build(recipe.data.read(), fresh=False)
     n_parameters = sum(p.numel() for p in getattr(learner, "descent").theta)  # noqa: B009
     sides = {
-        "two processes": Side(PROCESSES, 1, parsed.shards, directory / "text.txt"),
-        "two threads": Side(1, PROCESSES, 1, directory / "text.txt"),
+        "two processes": Side(PROCESSES, 1, parsed.shards, parsed.batch, directory / "text.txt"),
+        "two threads": Side(1, PROCESSES, parsed.shards, parsed.batch, directory / "text.txt"),
+        "uncut": Side(1, PROCESSES, 1, parsed.batch, directory / "text.txt"),
     }
     steps, rounds = (2, 3) if parsed.quick else (10, 9)
     for side in sides.values():
@@ -130,14 +141,16 @@ def training(directory: Path, parsed: argparse.Namespace) -> tuple[dict[str, lis
     seconds = interleaved({name: functools.partial(side.steps, steps) for name, side in sides.items()}, rounds)
     seconds = {f"{name}, a step": [value / steps for value in values] for name, values in seconds.items()}
     about = {
-        "source": source, "vocabulary": n_words, "shards": parsed.shards, "parameters": n_parameters,
+        "source": source, "vocabulary": n_words, "shards": parsed.shards, "batch": parsed.batch, "parameters": n_parameters,
         "bytes sent by a process in a step": bytes_sent(n_parameters, PROCESSES),
         "peak MB a process": {name: side.memory for name, side in sides.items()},
     }  # fmt: skip
     for side in sides.values():
         side.end()
-    medians = [statistics.median(seconds[f"{name}, a step"]) for name in ("two threads", "two processes")]
-    return seconds, about, medians[0] / medians[1]
+    medians = {name: statistics.median(seconds[f"{name}, a step"]) for name in sides}
+    ours = medians["two processes"]
+    ratios = {f"two-processes-vs-{name.replace(' ', '-')}": medians[name] / ours for name in ("two threads", "uncut")}
+    return seconds, about, ratios
 
 
 def make_rescorer(directory: Path, vocab: Vocab, text: Batch) -> Path:
@@ -159,10 +172,10 @@ def make_rescorer(directory: Path, vocab: Vocab, text: Batch) -> Path:
     return directory / "rescorer"
 
 
-def rescoring(directory: Path, parsed: argparse.Namespace) -> tuple[dict[str, list[float]], dict[str, Any], float]:
+def rescoring(directory: Path, parsed: argparse.Namespace) -> Found:
     import numpy as np
 
-    n_lists, rounds = (24, 2) if parsed.quick else (200, 5)
+    n_lists, rounds = parsed.lists or (24 if parsed.quick else 200), 2 if parsed.quick else parsed.rounds
     made = make_lists(None, n_lists)
     rescorer = make_rescorer(directory, made.vocab, made.text)
     rng = np.random.default_rng(0)
@@ -173,21 +186,34 @@ def rescoring(directory: Path, parsed: argparse.Namespace) -> tuple[dict[str, li
     write_jsonl(lists, directory / "lists.jsonl")
     job = on_ray.Job(ListFiles(directory / "lists.jsonl"), rescorer, Rescorer.load(rescorer).sha256)
     results: dict[int, list[str]] = {}
+    starts: dict[int, list[float]] = {1: [], 2: []}
 
     def rescore(count: int) -> None:
-        results[count] = list(on_ray.lines(job, 0, count))
+        started = time.perf_counter()
+        found = on_ray.lines(job, 0, count)
+        results[count] = [next(found)]
+        starts[count].append(time.perf_counter() - started)
+        results[count] += found
 
     with on_ray.connected(None, 2, 1):
         seconds = interleaved({f"{count} Ray workers": functools.partial(rescore, count) for count in (1, 2)}, rounds)
     assert results[1] == results[2]
     assert len(results[1]) == n_lists
-    medians = {name: statistics.median(values) for name, values in seconds.items()}
-    return seconds, {"lists": n_lists}, medians["1 Ray workers"] / medians["2 Ray workers"]
+    whole = {count: statistics.median(seconds[f"{count} Ray workers"]) for count in (1, 2)}
+    first = {count: statistics.median(starts[count][1:]) for count in (1, 2)}
+    ratios = {
+        "two-ray-workers-vs-one": whole[1] / whole[2],
+        "two-ray-workers-vs-one, after the first list": (whole[1] - first[1]) / (whole[2] - first[2]),
+    }
+    return seconds, {"lists": n_lists, "seconds to the first list": first}, ratios
 
 
 def main() -> None:
     def more(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--shards", type=int, default=8, help="of a step of the two processes")
+        parser.add_argument("--shards", type=int, default=8, help="of a step")
+        parser.add_argument("--batch", type=int, default=200, help="sentences of a step")
+        parser.add_argument("--lists", type=int, default=0, help="to rescore")
+        parser.add_argument("--rounds", type=int, default=5, help="of rescoring")
         parser.add_argument("--only", choices=("training", "rescoring"), help="one of the two comparisons")
 
     parsed = arguments(__doc__ or "", more)
@@ -195,14 +221,12 @@ def main() -> None:
     settings: dict[str, Any] = {}
     ratios: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as scratch:
-        for name, label, work in (
-            ("training", "two-processes-vs-two-threads", training),
-            ("rescoring", "two-ray-workers-vs-one", rescoring),
-        ):
+        for name, work in (("training", training), ("rescoring", rescoring)):
             if parsed.only in (None, name):
                 started = time.monotonic()
-                of_side, settings[name], ratios[label] = work(Path(scratch), parsed)
+                of_side, settings[name], more_ratios = work(Path(scratch), parsed)
                 seconds |= of_side
+                ratios |= more_ratios
                 print(f"{name}: {settings[name]}, {time.monotonic() - started:.0f} s in all")
     report(parsed, settings, seconds, ratios)
 

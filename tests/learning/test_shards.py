@@ -153,6 +153,20 @@ def test_a_mean_over_shards_is_the_mean_over_all():
             torch.testing.assert_close(parameter.grad.to_dense(), gradient.to_dense(), rtol=1e-12, atol=1e-12)
 
 
+def test_parameters_that_share_a_gradient_have_their_own_sums():
+    """Autograd gives one tensor for both; a parameter that the loss does not see has zeros."""
+    one, other, unseen = (nn.Parameter(torch.zeros(3)) for _ in range(3))
+
+    def loss_of(shard: Shard) -> tuple[torch.Tensor, int]:
+        return ((one + other) * (2.0**shard.number)).sum(), shard.number
+
+    for count in (2, 3, 8):
+        assert Shards(count).sum_gradient([one, other, unseen], rng(), loss_of) == list(range(count))
+        for parameter, expected in ((one, 2.0**count - 1), (other, 2.0**count - 1), (unseen, 0.0)):
+            assert parameter.grad is not None
+            assert parameter.grad.tolist() == [expected] * 3
+
+
 def test_one_shard_is_the_step_as_a_whole():
     """The generator of the step itself, nothing drawn from it before, nothing forgotten, autograd's own gradient."""
     weight = nn.Parameter(torch.randn(9, generator=rng(1)))

@@ -116,11 +116,11 @@ class Shards:
         def gradient_of(shard: Shard) -> "Gradient":
             part = part_of(shard)
             rows.append((part.weight, part.metrics))
-            return Gradient.of(parameters, part.loss).scaled(part.weight)
+            return Gradient.of(parameters, part.loss * part.weight)
 
-        gradient = self._sum(rng, gradient_of)
+        total = self._sum(rng, gradient_of)
         every = self.workers.all_of(rows)
-        gradient.scaled(1 / sum(weight for weight, _ in every)).give(parameters)
+        total.scaled(1 / sum(weight for weight, _ in every)).give(parameters)
         return mean(every)
 
     def mean_metrics(self, rng: torch.Generator, part_of: Callable[[Shard], Part]) -> Metrics:
@@ -148,7 +148,7 @@ class Shards:
         self._sum(rng, gradient_of).give(parameters)
         return self.workers.all_of(results)
 
-    def _sum(self, rng: torch.Generator, gradient_of: Callable[[Shard], "Gradient"]) -> "Gradient":
+    def _sum(self, rng: torch.Generator, gradient_of: Callable[[Shard], "Gradient"]) -> "Total":
         shards = {shard.number: shard for shard in self.own(rng)}
         whole, sparse = (0, self.count), []
 
@@ -160,21 +160,22 @@ class Shards:
                 return gradient.dense
             middle = (low + high) // 2
             left, right = node(low, middle), node(middle, high)
+            if middle - low == 1:  # what autograd gives may share memory: it is not written over
+                return [one + other for one, other in zip(left, right, strict=True)]
             return [one.add_(other) for one, other in zip(left, right, strict=True)]
 
         nodes = [list(cover(whole, self.of_rank(rank))) for rank in range(self.workers.size)]
-        own_RP = [node(*one) for one in nodes[self.workers.rank]]
+        own_RP = [vectors_of(node(*one), self.workers.size) for one in nodes[self.workers.rank]]
         if self.exact:
             every = [one for of_rank in nodes for one in of_rank]
             counts = [len(of_rank) for of_rank in nodes]
-            rows = [torch.stack(vectors) for vectors in zip(*own_RP, strict=True)]
             dense = [
                 self.workers.sum_rows(rows_nP, counts, lambda at: fold(whole, dict(zip(every, at, strict=True))))
-                for rows_nP in rows
+                for rows_nP in zip(*own_RP, strict=True)
             ]
         else:
-            dense = [self.workers.add(torch.stack(vectors).sum(0)) for vectors in zip(*own_RP, strict=True)]
-        return Gradient(dense, concatenated(self.workers.all_of(sparse) if any(sparse) else []))
+            dense = [self.workers.add(torch.stack(rows_nP).sum(0)) for rows_nP in zip(*own_RP, strict=True)]
+        return Total(dense, concatenated(self.workers.all_of(sparse) if any(sparse) else []))
 
 
 WHOLE = Shards()  # a step that is not cut
@@ -219,37 +220,58 @@ Rows = dict[int, tuple[Tensor, Tensor]]  # number of a parameter -> (rows, value
 
 @dataclass(frozen=True)
 class Gradient:
-    """`dense`: one vector for each type of numbers; a parameter that the loss does not see has zeros."""
+    """Of one shard. `dense`: of each parameter that has no sparse one, zeros where the loss does not see it."""
 
     dense: list[Tensor]
     sparse: Rows
 
     @classmethod
     def of(cls, parameters: Sequence[Tensor], loss: Tensor) -> "Gradient":
-        descend(parameters, loss)
-        vectors: dict[torch.dtype, list[Tensor]] = {}
+        dense: list[Tensor] = []
         sparse: Rows = {}
-        for number, parameter in enumerate(parameters):
-            if parameter.grad is not None and parameter.grad.is_sparse:
-                gradient = parameter.grad.coalesce()
-                sparse[number] = gradient.indices(), gradient.values()
+        for number, grad in enumerate(torch.autograd.grad(loss, parameters, allow_unused=True)):
+            if grad is not None and grad.is_sparse:
+                grad = grad.coalesce()
+                sparse[number] = grad.indices(), grad.values()
             else:
-                grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-                vectors.setdefault(grad.dtype, []).append(grad.flatten())
-        return cls([torch.cat(vectors[dtype]) for dtype in sorted(vectors, key=str)], sparse)
+                dense.append(torch.zeros_like(parameters[number]) if grad is None else grad)
+        return cls(dense, sparse)
 
-    def scaled(self, factor: float) -> "Gradient":
+
+def vectors_of(dense: Sequence[Tensor], multiple: int) -> list[Tensor]:
+    """One vector for each type of numbers, with zeros at the end up to a multiple of so many."""
+    vectors = []
+    for dtype in types_of(dense):
+        parts = [one.flatten() for one in dense if one.dtype == dtype]
+        missing = -sum(map(len, parts)) % multiple
+        vectors.append(torch.cat([*parts, parts[0].new_zeros(missing)]))
+    return vectors
+
+
+def types_of(tensors: Sequence[Tensor]) -> list[torch.dtype]:
+    return sorted({tensor.dtype for tensor in tensors}, key=str)
+
+
+@dataclass(frozen=True)
+class Total:
+    """The gradient of all shards: `dense` as `vectors_of` has it."""
+
+    dense: list[Tensor]
+    sparse: Rows
+
+    def scaled(self, factor: float) -> "Total":
         for vector in (*self.dense, *(values for _, values in self.sparse.values())):
             vector.mul_(factor)
         return self
 
     def give(self, parameters: Sequence[Tensor]) -> None:
         """Each parameter its own part."""
-        vectors, dtypes = iter(self.dense), sorted({p.dtype for k, p in enumerate(parameters) if k not in self.sparse}, key=str)
-        for dtype in dtypes:
-            some = [p for k, p in enumerate(parameters) if k not in self.sparse and p.dtype == dtype]
-            for parameter, part in zip(some, next(vectors).split([p.numel() for p in some]), strict=True):
-                parameter.grad = part.view_as(parameter)
+        dense = [parameter for number, parameter in enumerate(parameters) if number not in self.sparse]
+        for dtype, vector in zip(types_of(dense), self.dense, strict=True):
+            some, start = [parameter for parameter in dense if parameter.dtype == dtype], 0
+            for parameter in some:
+                parameter.grad = vector[start : start + parameter.numel()].view_as(parameter)
+                start += parameter.numel()
         for number, (index, values) in self.sparse.items():
             shape = parameters[number].shape
             parameters[number].grad = torch.sparse_coo_tensor(index, values, shape, check_invariants=False).coalesce()

@@ -97,26 +97,26 @@ class Workers:
                 dist.all_reduce(vector)
         return vector
 
-    def sum_rows(self, rows_nP: Tensor, counts: Sequence[int], fold: Callable[[Tensor], Tensor]) -> Tensor:
+    def sum_rows(self, rows_nP: Sequence[Tensor], counts: Sequence[int], fold: Callable[[Sequence[Tensor]], Tensor]) -> Tensor:
         """[P] = fold([R, P]): the rows of all processes, in the order of their ranks, added up as `fold` says.
 
         Each process folds a slice of the columns and has the others' results: 2 P (size - 1) / size numbers sent and received
-        when each has one row, no more than any way of adding vectors up. `counts`: the number of rows of every process.
+        when each has one row, no more than any way of adding vectors up. `counts`: the number of rows of every process; P is a
+        multiple of their size.
         """
         if self.size == 1:
             return fold(rows_nP)
-        n, P = rows_nP.shape
-        width = -(-P // self.size)
-        padded = torch.nn.functional.pad(rows_nP, (0, width * self.size - P))
-        outgoing = padded.view(n, self.size, width).transpose(0, 1).reshape(-1)
+        n, width = len(rows_nP), len(rows_nP[0]) // self.size
+        slices = [row_P.view(self.size, width) for row_P in rows_nP]
+        outgoing = torch.stack(slices, 1).flatten() if n > 1 else rows_nP[0]
         incoming = outgoing.new_empty(sum(counts) * width)
-        total = outgoing.new_empty(self.size * width)
+        total_P = outgoing.new_empty(self.size * width)
         with together():
             dist.all_to_all_single(incoming, outgoing, [count * width for count in counts], [n * width] * self.size)
-        slice_of_mine = fold(incoming.view(-1, width))
+        slice_of_mine = fold(list(incoming.view(-1, width)))
         with together():
-            dist.all_gather(list(total.view(self.size, width)), slice_of_mine)
-        return total[:P]
+            dist.all_gather(list(total_P.view(self.size, width)), slice_of_mine)
+        return total_P
 
 
 ALONE = Workers()
