@@ -181,7 +181,7 @@ class AugSA(FieldLearner):
     def _advance(self, shard: Shard) -> tuple[Chains, dict[str, MoveInfo]]:
         """One iteration of TransMS on the chains of a shard."""
         shard.begin(self.trf.potential, self.proposal.input_gates)
-        with scoring_in_bf16(self.trf.potential, self.config.bf16 and has_bf16()):
+        with scoring_in_bf16(self.trf, self.config.bf16 and has_bf16()):
             return trans_ms(shard.rng, Chains(own(shard, self.chains)), self.target, self.proposal, self.config)
 
     def _update_theta(
