@@ -7,6 +7,7 @@ keeps the paths as they were found, and the directory they start from, so that i
 
 import dataclasses
 import glob
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import UnionType
@@ -58,7 +59,7 @@ def first_found(*directories: Path) -> Callable[[str], str]:
     as it is if there is none."""
 
     def find(path: str) -> str:
-        return next((str(at / path) for at in directories if (at / path).exists() or matches(at / path)), path)
+        return next((str(at / path) for at in directories if os.path.exists(at / path) or matches(at / path)), path)
 
     return find
 
