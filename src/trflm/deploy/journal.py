@@ -89,13 +89,11 @@ class Journal:
         self.file, self.path, self.done = file, path, done
 
     def write(self, entry: Entry) -> None:
-        """In one call of the system, so that a kill leaves a beginning of the line at most."""
         self.write_line(to_line(entry))
 
     def write_line(self, line: str) -> None:
         """What `to_line` made of an entry, here or in another process."""
-        self.file.write(line.encode())
-        self.file.flush()
+        _append(self.file, line.encode())
         self.done += 1
 
     def entries(self) -> Iterator[Entry]:
@@ -121,8 +119,7 @@ def writing(directory: Path, header: Header, resume: bool) -> Iterator[Journal]:
             ) from error
         done = _cut(file)
         if done < 0:
-            file.write(_header_line(header))
-            file.flush()
+            _append(file, _header_line(header))
         elif not resume:
             raise InputError(f"{directory}: holds a job that has begun; go on with --resume, or give a new name")
         else:
@@ -139,6 +136,13 @@ def writing(directory: Path, header: Header, resume: bool) -> Iterator[Journal]:
                 if not any(directory.iterdir()):
                     directory.rmdir()
             raise
+
+
+def _append(file: BinaryIO, line: bytes) -> None:
+    """In one call of the system where that is possible, so that a kill or an error leaves a beginning of the line at most: a
+    buffer would write all of it once more when it is closed."""
+    while line:
+        line = line[os.write(file.fileno(), line) :]
 
 
 def _cut(file: BinaryIO) -> int:
