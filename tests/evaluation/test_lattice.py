@@ -131,7 +131,7 @@ def test_faults(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="x:10: the score 'nan' is not a finite number"):
         list(read_lattices(tmp_path / "x"))
     (tmp_path / "lattice.txt").write_text(f"u1\n0 {'9' * 5000} it 1,2,\n\n")
-    with pytest.raises(InputError, match="lattice.txt:2: '9{60}' is not the number of a node"):
+    with pytest.raises(InputError, match=r"lattice\.txt:2: '9{60}' is not the number of a node"):
         list(read_lattices(tmp_path / "lattice.txt"))
     for was, now, message in [
         ("base=10", "base=0", "x:2: base=0: these scores are no logs"),

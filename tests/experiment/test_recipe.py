@@ -118,7 +118,7 @@ def test_a_missing_recipe_is_named(tmp_path):
 def test_a_path_longer_than_any_is_no_file_and_no_pattern(recipe, name):
     made = read_recipe(recipe(GOOD.replace("t.txt", name)))
     assert made.data.train == name
-    with pytest.raises(InputError, match="no file has such a name|there is no such file"):
+    with pytest.raises(InputError, match=r"no file has such a name|there is no such file"):
         files_of(made.data.train)
 
 

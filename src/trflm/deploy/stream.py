@@ -14,7 +14,6 @@ from trflm.evaluation.formats.jsonl import to_json
 from trflm.evaluation.nbest import NBestList
 from trflm.evaluation.second_pass.one_list import ScoredList
 
-
 MOST_DIGITS = 6  # of the number of shards
 
 
