@@ -46,7 +46,7 @@ def main() -> None:
             rescorer = trflm.tune(*dev, model, **settings)
             rows.setdefault(row, {})[variant] = {"dev": rate(rescorer, *dev), "wsj92": rate(rescorer, *test)}
             print(row, variant, rows[row][variant], flush=True)
-    record = {"about": __doc__.split("\n")[0], "rows": rows, "made": provenance()}
+    record = {"about": (__doc__ or "").split("\n")[0], "rows": rows, "made": provenance()}
     parsed.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 

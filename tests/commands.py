@@ -93,7 +93,7 @@ for line in sys.stdin:
     order = json.loads(line)
     child = os.fork()
     if child == 0:
-        signal.alarm(300)
+        signal.alarm(900)  # on a machine that is loaded a second may take a minute
         os.chdir(order["cwd"])
         os.environ.clear()
         os.environ.update(order["environment"])

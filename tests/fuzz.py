@@ -169,7 +169,9 @@ Reader = Callable[[Path], object]
 SLF = "VERSION=1.0\nbase=10\nN=4 L=4\nI=0 W=!NULL\nI=1 W=it\nI=2 W=rose\nI=3 W=rows(2)\nI=4 W=!SENT_END\n"
 SLF += "J=0 S=0 E=1 a=-1 l=-1\nJ=1 S=1 E=2 a=-2\nJ=2 S=1 E=3 a=-1\nJ=3 S=2 E=4 a=0\nJ=4 S=3 E=4 a=-3\n"
 KALDI_LATTICE = "u1\n0 1 it 1,2,3_4\n1 2 rose 1,1,\n1 2 <eps> 0,5,\n2 0.5,0,\n\nu2\n0 1 7 0,1,\n1\n"
-TABLES = 'title = "A table"\nbaseline = "kn"\n[text]\ntrain = "t"\n[dev]\nnbest = "n"\n[[row]]\nname = "kn"\nlabel = "KN"\n'
+TABLES = 'title = "A table"\nbaseline = "kn"\n[text]\ntrain = "t"\nvalid = "t"\ntest = "t"\n'
+TABLES += "".join(f'[{name}]\nnbest = "n"\nacoustic = "a"\nref = "r"\n' for name in ("dev", "test"))
+TABLES += '[[row]]\nname = "kn"\nlabel = "KN"\n'
 
 
 def read_strings(path: Path) -> object:
@@ -204,7 +206,7 @@ READERS: dict[str, Reader] = {
     "espnet.json": read_nbest,
     "mlm.json": read_nbest,
     "hypr.json": read_nbest,
-    "nemo.tsv": lambda path: read_nbest(path, format="nemo"),
+    "nemo.tsv": lambda path: read_nbest(path, format="nemo", fields={"depth": "2"}),
     "srilm/u1.txt": lambda path: read_nbest(path.parent),
     "ref.txt": read_transcripts,
     "ref.trn": lambda path: read_alike([path, path]),
@@ -263,7 +265,7 @@ def read_mutant(file: str, number: int, directory: Path) -> tuple[str, float]:
         if not 0 < len(printable(error)) <= MOST_MESSAGE:
             problem = f"a message of {len(printable(error))} characters"
     except Exception:
-        problem = traceback.format_exc()[-1500:]
+        problem = "\n".join(line[:200] for line in traceback.format_exc().splitlines()[-9:])
     finally:
         path.write_bytes(content)
     seconds = time.monotonic() - started
@@ -404,7 +406,7 @@ def main() -> None:
                 slowest = max(slowest, (seconds, f"{file}:{number}"))
                 if problem:
                     failures += 1
-                    print(f"{file}:{number}  {problem}\n", flush=True)
+                    print(f"{file}:{number}  {printable(problem)}\n", flush=True)
             number += 1
         who = resource.RUSAGE_SELF if arguments.readers else resource.RUSAGE_CHILDREN
         most = resource.getrusage(who).ru_maxrss / 1e6

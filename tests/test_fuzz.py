@@ -6,17 +6,18 @@ import sys
 
 import pytest
 from commands import trf
-from fuzz import TARGETS, case, sandbox
+from fuzz import READERS, TARGETS, case, more_files, read_mutant, sandbox
 
 from trflm.errors import printable
 
-EACH = 3
+EACH, EACH_READER = 3, 60
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
     path = tmp_path_factory.mktemp("fuzz")
     sandbox(path)
+    more_files(path)
     return path
 
 
@@ -25,6 +26,14 @@ def test_mutants_end_with_a_message(target, directory):
     for number in range(EACH):
         problem, _ = case(target, number, directory)
         assert not problem, f"python -m tests.fuzz --case {target.file}:{number}"
+
+
+@pytest.mark.parametrize("file", READERS)
+@pytest.mark.filterwarnings("ignore:.*has no <unk>:UserWarning")
+def test_a_reader_gives_what_is_there_or_an_input_error(file, directory):
+    for number in range(EACH_READER):
+        problem, _ = read_mutant(file, number, directory)
+        assert not problem, f"python -m tests.fuzz --readers --case {file}:{number}"
 
 
 def test_messages_are_cut_and_escaped():

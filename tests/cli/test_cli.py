@@ -125,6 +125,7 @@ def damaged(model, tmp_path, name, content):
         ("model.safetensors", b"half", "not a model file, or a damaged one"),
         ("config.json", b"{", "damaged or not ours"),
         ("config.json", b'{"recipe": {}}', "does not belong to"),
+        ("config.json", b'{"recipe": {"reference": 0.5}}', "its recipe is not an object of objects"),
         ("vocab.txt", b"<unk>\nthe\n", "does not belong to"),
         ("vocab.txt", b"\xff\n", "is not UTF-8"),
         ("vocab.txt", b"<unk>\nsat\nran\nthe\na\ndog\ncat\nbird\n", "does not belong to the vocab.txt beside it"),

@@ -159,10 +159,49 @@ def test_a_job_is_not_mixed_with_another(place: Path, tmp_path: Path) -> None:
         run(rescore, *job(place), "--shard", "1/2", "--resume", "--out", out)
 
 
-@pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "-1/2"])
+@pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "-1/2", "1/99999999999999999999", "1/" + "9" * 5000])
 def test_a_wrong_shard_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="write i/n"):
         Shard.parse(text)
+
+
+def test_a_job_that_was_stopped_before_its_journal_was_removed_is_tidied(place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(rescore, *job(place), "--shard", "1/2", "--out", out)  # whose journal stays
+    run(rescore, *job(place), "--shard", "1/2", "--resume", "--out", out)
+    assert "journal.jsonl" in files(out)
+    journal = (out / "journal.jsonl").read_text().replace('"shards": 2', '"shards": 1')
+    (out / "journal.jsonl").write_text(journal)
+    run(rescore, *job(place), "--resume", "--out", out)
+    assert sorted(files(out)) == ["best.txt", "result.json", "scores.jsonl.gz"]
+
+
+def test_a_journal_of_somebody_else_leads_nowhere(place: Path, tmp_path: Path) -> None:
+    out, precious = tmp_path / "out", tmp_path / "precious"
+    run(rescore, *job(place), "--shard", "1/2", "--out", out)
+    (out / "result.json").unlink()
+    journal = (out / "journal.jsonl").read_bytes()
+    precious.write_text("precious")
+    (out / "journal.jsonl.new").symlink_to(precious)  # what the journal is rewritten by when a file has changed
+    (tmp_path / "lists.jsonl").write_bytes(b" " + (place / "lists.jsonl").read_bytes())
+    moved = ["--rescorer", place / "r", "--nbest", tmp_path / "lists.jsonl", "--scores", "--quiet"]
+    run(rescore, *moved, "--shard", "1/2", "--resume", "--out", out)
+    assert precious.read_text() == "precious"
+    (out / "result.json").unlink()
+    head, _, rest = journal.partition(b"\n")
+    for content, message in [
+        (head + b"\n\xff\n", r"journal.jsonl:2: byte 0xff at .* is not UTF-8"),
+        (b"\xff" + journal, r"journal.jsonl:1: byte 0xff at .* is not UTF-8"),
+        (head + b"\n" + rest.replace(b'"best": "', b'"best": 5, "b": "', 1), r"journal.jsonl:2: the journal is damaged"),
+    ]:
+        (out / "journal.jsonl").write_bytes(content)
+        with pytest.raises(InputError, match=message):
+            run(rescore, *job(place), "--shard", "1/2", "--resume", "--out", out)
+    (out / "journal.jsonl").unlink()
+    os.link(precious, out / "journal.jsonl")
+    with pytest.raises(InputError, match="has another name as well"):
+        run(rescore, *job(place), "--shard", "1/2", "--resume", "--out", out)
+    assert precious.read_text() == "precious"
 
 
 def test_a_fault_further_on_costs_only_itself(

@@ -130,6 +130,9 @@ def test_faults(tmp_path: Path) -> None:
     (tmp_path / "x").write_text(SLF.replace("a=-2", "a=nan"))
     with pytest.raises(InputError, match="x:10: the score 'nan' is not a finite number"):
         list(read_lattices(tmp_path / "x"))
+    (tmp_path / "lattice.txt").write_text(f"u1\n0 {'9' * 5000} it 1,2,\n\n")
+    with pytest.raises(InputError, match=r"lattice\.txt:2: '9{60}' is not the number of a node"):
+        list(read_lattices(tmp_path / "lattice.txt"))
     for was, now, message in [
         ("base=10", "base=0", "x:2: base=0: these scores are no logs"),
         ("base=10", "base=ten", "x:2: the score 'ten'"),

@@ -99,8 +99,9 @@ def test_nemo(tmp_path: Path) -> None:
     lists = list(read_lists(file, {}))
     assert [(n.utterance, n.texts) for n in lists] == [("utt000001", ["a b", "c"]), ("utt000002", ["", "d"])]
     other = file.rename(tmp_path / "x")
-    with pytest.raises(InputError, match="Say --field depth=N"):
-        list(read_lists(other, {}))
+    for depth in ({}, {"depth": "0"}, {"depth": "9" * 20}, {"depth": "9" * 5000}):
+        with pytest.raises(InputError, match="Say --field depth=N"):
+            list(read_lists(other, {}, fields=depth))
     assert len(list(read_lists(other, {}, fields={"depth": "4"}))) == 1
     with pytest.raises(InputError, match="has 1 of 3 hypotheses"):
         list(read_lists(other, {}, fields={"depth": "3"}))

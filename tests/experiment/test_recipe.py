@@ -4,6 +4,7 @@ import json
 import pytest
 
 from trflm.errors import InputError
+from trflm.experiment.data import files_of
 from trflm.experiment.recipe import FieldRecipe, LSTMRecipe, NGramRecipe, read_recipe
 from trflm.experiment.toml import parse
 from trflm.learning.lstm import SGDConfig
@@ -111,6 +112,14 @@ def test_bad_overrides_are_named(recipe, override, message):
 def test_a_missing_recipe_is_named(tmp_path):
     with pytest.raises(InputError, match=r"none\.toml: there is no such recipe"):
         read_recipe(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("name", ["x" * 100_000, "[" * 100_000])
+def test_a_path_longer_than_any_is_no_file_and_no_pattern(recipe, name):
+    made = read_recipe(recipe(GOOD.replace("t.txt", name)))
+    assert made.data.train == name
+    with pytest.raises(InputError, match=r"no file has such a name|there is no such file"):
+        files_of(made.data.train)
 
 
 def test_the_recipes_of_the_project_are_valid():

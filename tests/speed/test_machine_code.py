@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-pytest.importorskip("numba")
+numba = pytest.importorskip("numba")
 
 SOURCE = """
 from trflm.speed.compiled import compiled
@@ -17,8 +17,9 @@ def add(a, b):
 
 
 @pytest.fixture
-def fresh(tmp_path):
+def fresh(tmp_path, monkeypatch):
     """A function that imports the loops anew, as another process would."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")  # beside the source, wherever $NUMBA_CACHE_DIR leads
     (tmp_path / "some_loops.py").write_text(SOURCE)
 
     def load():

@@ -84,7 +84,7 @@ def rescore(
     set_up(threads)
     from trflm.deploy import on_ray
     from trflm.deploy.directory import named
-    from trflm.deploy.finish import finish, is_finished
+    from trflm.deploy.finish import finish, is_finished, remove_journal
     from trflm.deploy.journal import Header, writing
     from trflm.deploy.stream import Shard, pass_over, rescore_into, rescore_to_stdout
     from trflm.evaluation.second_pass.results import TUNED_HERE
@@ -107,6 +107,7 @@ def rescore(
         if place.exists() and not resume and any(place.iterdir() if place.is_dir() else [place]):
             raise InputError(f"{out}: exists already; give a new name, or go on with --resume")
         if is_finished(place):
+            remove_journal(place)  # it may have been stopped just before
             note(f"{out}: finished before; nothing to do")
             return
     files = lists.files(ref)

@@ -81,9 +81,15 @@ def finish(directory: Path, seed: int = 0) -> SecondPassResult:
     with write_text(directory / f"{mark}{RESULT}") as file:
         json.dump(to_record(found), file, indent=2, ensure_ascii=False)
         file.write("\n")
-    if header.shards == 1:
-        path.unlink()
+    remove_journal(directory)
     return found
+
+
+def remove_journal(directory: Path) -> None:
+    """That of a whole job, once its results are there; the journal of a shard is needed to join it."""
+    path = directory / NAME
+    if path.exists() and read_header(path).shards == 1:
+        path.unlink(missing_ok=True)
 
 
 def _result(header: Header, tally: _Tally, seed: int) -> SecondPassResult:

@@ -21,11 +21,13 @@ from typing import BinaryIO
 from trflm.errors import InputError
 from trflm.evaluation.weights import FileContent, Weights
 from trflm.files.parse import parse_json
+from trflm.files.reader import Line, read_lines
 from trflm.files.records import IF_SET, from_record, to_record
-from trflm.files.writer import check_regular
+from trflm.files.writer import append_bytes
 
 FORMAT = "trflm journal 2"
 NAME = "journal.jsonl"
+TEXTS = ("utterance", "content", "best", "reference", "first", "without_lm", "oracle")  # of an entry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,16 +70,16 @@ def to_line(value: Entry) -> str:
 
 def read_header(path: Path) -> Header:
     """The first line of a journal."""
-    with open(path, encoding="utf-8") as file:
-        return _header(file.readline(), path)
+    return _header(next(read_lines(path), Line(1, "")).text, path)
 
 
 def read_entries(path: Path) -> Iterator[Entry]:
     """The other lines, of which each is whole."""
-    with open(path, encoding="utf-8") as file:
-        _header(file.readline(), path)
-        for number, line in enumerate(file, 2):
-            yield _entry(line, path, number)
+    for line in read_lines(path):
+        if line.number == 1:
+            _header(line.text, path)
+        else:
+            yield _entry(line.text, path, line.number)
 
 
 class Journal:
@@ -87,13 +89,11 @@ class Journal:
         self.file, self.path, self.done = file, path, done
 
     def write(self, entry: Entry) -> None:
-        """In one call of the system, so that a kill leaves a beginning of the line at most."""
         self.write_line(to_line(entry))
 
     def write_line(self, line: str) -> None:
         """What `to_line` made of an entry, here or in another process."""
-        self.file.write(line.encode())
-        self.file.flush()
+        _append(self.file, line.encode())
         self.done += 1
 
     def entries(self) -> Iterator[Entry]:
@@ -104,10 +104,9 @@ class Journal:
 def writing(directory: Path, header: Header, resume: bool) -> Iterator[Journal]:
     """The journal of this job, ours alone until we end: new, or as far as it had come."""
     path = directory / NAME
-    check_regular(path)
     try:
         directory.mkdir(exist_ok=True)
-        file = open(path, "a+b")
+        file = append_bytes(path)
     except OSError as error:
         raise InputError(f"{directory}: cannot be made or written: {error.strerror or error}") from error
     with ExitStack() as opened:
@@ -120,8 +119,7 @@ def writing(directory: Path, header: Header, resume: bool) -> Iterator[Journal]:
             ) from error
         done = _cut(file)
         if done < 0:
-            file.write(_header_line(header))
-            file.flush()
+            _append(file, _header_line(header))
         elif not resume:
             raise InputError(f"{directory}: holds a job that has begun; go on with --resume, or give a new name")
         else:
@@ -138,6 +136,13 @@ def writing(directory: Path, header: Header, resume: bool) -> Iterator[Journal]:
                 if not any(directory.iterdir()):
                     directory.rmdir()
             raise
+
+
+def _append(file: BinaryIO, line: bytes) -> None:
+    """In one call of the system where that is possible, so that a kill or an error leaves a beginning of the line at most: a
+    buffer would write all of it once more when it is closed."""
+    while line:
+        line = line[os.write(file.fileno(), line) :]
 
 
 def _cut(file: BinaryIO) -> int:
@@ -160,7 +165,8 @@ def _header_line(header: Header) -> bytes:
 def _with_header(old: BinaryIO, path: Path, header: Header) -> BinaryIO:
     """The journal under another header, in the place of the old one, and as much ours."""
     draft = path.with_name(f"{path.name}.new")
-    new = open(draft, "w+b")
+    draft.unlink(missing_ok=True)  # a kill may have left it
+    new = open(draft, "x+b")  # never through a link
     fcntl.flock(new, fcntl.LOCK_EX)
     new.write(_header_line(header))
     old.seek(0)
@@ -192,6 +198,8 @@ def _entry(line: str, path: Path, number: int) -> Entry:
     try:
         record = parse_json(line)
         record |= {"oov": tuple(record["oov"]), "unknown": tuple(map(tuple, record["unknown"]))}
+        if not all(isinstance(record.get(key, ""), str) for key in TEXTS):
+            raise TypeError(f"{', '.join(TEXTS)} are strings")
         return Entry(**record)
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}:{number}: the journal is damaged: {error}; remove {path.parent} and start anew") from error

@@ -14,6 +14,8 @@ from trflm.evaluation.formats.jsonl import to_json
 from trflm.evaluation.nbest import NBestList
 from trflm.evaluation.second_pass.one_list import ScoredList
 
+MOST_DIGITS = 6  # of the number of shards
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -25,8 +27,9 @@ class Shard:
     @classmethod
     def parse(cls, text: str) -> "Shard":
         number, slash, of = text.partition("/")
-        if not (slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
-            raise InputError(f"--shard {text}: write i/n with 1 <= i <= n, such as 3/8")
+        digits = slash and number.isdecimal() and of.isdecimal() and max(len(number), len(of)) <= MOST_DIGITS
+        if not (digits and 1 <= int(number) <= int(of)):
+            raise InputError(f"--shard {text}: write i/n with 1 <= i <= n, such as 3/8; n has at most {MOST_DIGITS} digits")
         return cls(int(number), int(of))
 
     def take(self, lists: Iterable[NBestList]) -> Iterator[NBestList]:

@@ -143,8 +143,8 @@ def _word(text: str) -> str:
 
 
 def _number(path: Path, line: Line, text: str) -> int:
-    if not text.isdecimal():
-        raise InputError(f"{path}:{line.number}: {text!r} is not the number of a node")
+    if not text.isdecimal() or len(text) > 9:
+        raise InputError(f"{path}:{line.number}: {text[:60]!r} is not the number of a node (at most 9 digits)")
     return int(text)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from trflm.errors import InputError
+from trflm.experiment.paths import matching
 from trflm.files.cache import cached
 from trflm.kinds import PathName
 from trflm.ranges import Amount, Count, Steps
@@ -88,7 +89,7 @@ def files_of(names: str | tuple[str, ...]) -> list[str]:
         if os.path.exists(name):
             files.append(name)
         elif glob.has_magic(name):
-            found = sorted(file for file in glob.glob(name, recursive=True) if not os.path.isdir(file))
+            found = sorted(file for file in matching(name) if not os.path.isdir(file))
             if not found:
                 raise InputError(
                     f"data.train = {name!r}: no file has such a name, neither beside the recipe nor from the working "

@@ -7,7 +7,8 @@ keeps the paths as they were found, and the directory they start from, so that i
 
 import dataclasses
 import glob
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -16,6 +17,7 @@ from trflm.errors import InputError
 from trflm.kinds import PATH
 
 T = TypeVar("T")
+MOST_PATH = 4096  # letters: no file has a longer name, and the time that a pattern takes grows with its square
 
 
 def relocate(config: T, find: Callable[[str], str], keep: Iterable[str] = (), name: str = "") -> T:
@@ -58,14 +60,15 @@ def first_found(*directories: Path) -> Callable[[str], str]:
     as it is if there is none."""
 
     def find(path: str) -> str:
-        return next((str(at / path) for at in directories if (at / path).exists() or matches(at / path)), path)
+        return next((str(at / path) for at in directories if os.path.exists(at / path) or any(matching(at / path))), path)
 
     return find
 
 
-def matches(pattern: Path) -> bool:
-    """Whether it is a pattern (*, ?, []) and some file has such a name."""
-    return glob.has_magic(str(pattern)) and any(glob.iglob(str(pattern), recursive=True))
+def matching(pattern: Path | str) -> Iterator[str]:
+    """The files with such a name; none if it is no pattern (*, ?, [])."""
+    if len(str(pattern)) <= MOST_PATH and glob.has_magic(str(pattern)):
+        yield from glob.iglob(str(pattern), recursive=True)
 
 
 def keys_of(overrides: Iterable[str]) -> set[str]:

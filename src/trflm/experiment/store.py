@@ -215,6 +215,9 @@ def read_config(path: Path) -> dict[str, Any]:
         config = parse_json(read_whole(path))
         if not isinstance(config, dict):
             raise ValueError("not a JSON object")
+        recipe = config.get("recipe", {})
+        if not isinstance(recipe, dict) or not all(isinstance(table, dict) for table in recipe.values()):
+            raise ValueError("its recipe is not an object of objects")
     except FileNotFoundError as error:
         raise InputError(f"{path}: there is no such file; is {path.parent} a run that trf train made?") from error
     except (OSError, ValueError) as error:

@@ -13,9 +13,9 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from io import TextIOWrapper
+from io import BufferedRandom, TextIOWrapper
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import BinaryIO, TextIO, cast
 
 from trflm.errors import InputError
 
@@ -47,8 +47,13 @@ def replacing(path: Path, durable: bool = False) -> Iterator[BinaryIO]:
 
 def open_to_append(path: Path) -> TextIO:
     """A log to go on with: a regular file without a second name, or an InputError."""
+    return TextIOWrapper(append_bytes(path), encoding="utf-8")
+
+
+def append_bytes(path: Path) -> BufferedRandom:
+    """The same, as bytes that may be read and cut too."""
     check_regular(path)
-    file = open(path, "a", encoding="utf-8", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o666))
+    file = cast(BufferedRandom, open(path, "a+b", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o666)))
     if os.fstat(file.fileno()).st_nlink != 1:
         file.close()
         raise InputError(f"{path}: has another name as well (a hard link), and what has that name would change too; copy it")

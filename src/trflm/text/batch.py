@@ -149,7 +149,8 @@ def pieces(batch: Batch, reach: int) -> Iterator[tuple[Batch, slice]]:
     if not is_long(batch):
         yield batch, slice(None)
         return
-    for first in range(0, batch.n_words, SCORING_WORDS):
-        low, high = max(first - reach, 0), min(first + SCORING_WORDS + reach, batch.n_words)
+    size = SCORING_WORDS // 4  # the words of one sentence share few windows, and each takes memory
+    for first in range(0, batch.n_words, size):
+        low, high = max(first - reach, 0), min(first + size + reach, batch.n_words)
         piece = Batch(batch.ids_N[low:high], batch.lengths_B.new_tensor([high - low]))
-        yield piece, slice(first - low, min(first + SCORING_WORDS, batch.n_words) - low)
+        yield piece, slice(first - low, min(first + size, batch.n_words) - low)

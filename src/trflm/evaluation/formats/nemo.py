@@ -18,15 +18,17 @@ from trflm.evaluation.nbest import ACOUSTIC, Finding, Kind, NBestList, Report, r
 from trflm.files.reader import read_lines
 
 WIDTH = re.compile(r"width([0-9]+)")
+MOST_DIGITS = 6  # of a depth
 
 
 def read_nemo(path: Path | str, report: Report = refuse, fields: Mapping[str, str] | None = None) -> Iterator[NBestList]:
     """The lists in order."""
     found = WIDTH.search(Path(path).name)
     depth = (fields or {}).get("depth") or (found[1] if found else "")
-    if not depth.isdecimal() or int(depth) < 1:
+    if not depth.isdecimal() or len(depth) > MOST_DIGITS or int(depth) < 1:
         raise InputError(
-            f"{path}: how many hypotheses has an utterance? Say --field depth=N, or keep NeMo's name with width...N"
+            f"{path}: how many hypotheses has an utterance? Say --field depth=N, or keep NeMo's name with width...N "
+            f"(N: from 1, at most {MOST_DIGITS} digits)"
         )
     lines, number = read_lines(path), 0
     while block := list(islice(lines, int(depth))):
