@@ -64,6 +64,11 @@ def test_runs_side_by_side_say_what_differs(tmp_path: Path):
     shared = page.partition("<figcaption>dev choice by epoch")[2].partition("</figure>")[0]
     assert shared.count("<polyline") == 2
     assert all(f"</svg>{name}</li>" in shared for name in ("cnn", "blstm"))
+    assert "<figcaption>loss" not in page  # of two kinds of learner: not one quantity
+    (tmp_path / "again").symlink_to(model("cnn"))
+    assert "<figcaption>loss of nce" in report(
+        model("cnn"), tmp_path / "again", "--out", tmp_path / "page.html", "--samples", 0
+    )
     assert trf("report", model("cnn"), model("blstm")).returncode == 2  # where to?
 
 
@@ -89,7 +94,7 @@ def test_a_rescoring_directory_tells_what_changed_and_why(tmp_path: Path):
     largest = [max(change["score_gains"], key=change["score_gains"].get) for change in found["changed"]]
     assert re.search(rf"ngram\s+{largest.count('ngram')}\s", said.partition("Which terms decided")[2])
     first = found["changed"][0]
-    card = page.partition('<article class="card">')[2].partition("</article>")[0]
+    card = page.partition('<details class="card" open>')[2].partition("</details>")[0]
     assert f"{first['errors_a']} → {first['errors_b']} errors" in card
     assert card.count('<li class="wrong">') == first["errors_a"] + first["errors_b"]
     assert f"score {words.signed(sum(first['score_gains'].values()))}" in " ".join(text_of(f"</style>{card}").split())
@@ -109,8 +114,26 @@ def test_scales_fit_what_is_drawn():
     for value in (0.0, -3.0, 1e-30, 1e299):  # one value, a flat line, the very large
         assert "<svg" in line_chart("x", {"": [(1.0, value), (2.0, value)]}, x_name="x", y_name="y")
     assert line_chart("x", {"": [(1.0, float("nan")), (2.0, float("inf"))]}, x_name="x", y_name="y") == ""
-    assert ticks(0, 10) == [0, 2.5, 5, 7.5, 10]
+    assert ticks(0, 10) == [0, 2, 4, 6, 8, 10]
+    assert all(3 <= len(ticks(0.3, 0.3 + size / 7)) <= 7 for size in range(1, 200))
     assert log_ticks(-3, 0) == pytest.approx([0.001, 0.005, 0.02, 0.1, 0.5])
+
+
+def test_what_goes_up_and_down_is_smoothed_and_what_falls_is_not():
+    falls = [(float(x), 2.0 - 0.01 * x) for x in range(150)]
+    noisy = [(x, y + (x % 2)) for x, y in falls]
+    assert 'class="curve raw' not in line_chart("x", {"": falls}, x_name="x", y_name="y")
+    assert 'class="curve raw' in line_chart("x", {"": noisy}, x_name="x", y_name="y")
+
+
+def test_a_run_has_one_colour_in_all_charts():
+    points = [(1.0, 1.0), (2.0, 3.0)]
+    both = line_chart("x", {"one": points, "two": points}, x_name="x", y_name="y")
+    alone = line_chart("x", {"one": [], "two": points}, x_name="x", y_name="y")
+    key = '<path class="curve s1" d="M0 4H26"/></svg>two</li>'
+    assert key in both
+    assert key in alone
+    assert "one" not in alone
 
 
 def test_python_and_the_browser_draw_the_same(browser):  # noqa: F811

@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 from browser import browser, open_page  # noqa: F401  a fixture
@@ -116,6 +118,69 @@ def test_word_errors_and_narrow_screens(page):
     wrong = [item.inner_text().split() for item in page.query_selector_all("#errors .errors >> nth=0 >> .wrong")]
     assert wrong == [["cat", "emu", "S"], ["sat", "ran", "S"]]  # of the first of the list
     assert page.evaluate("document.documentElement.scrollWidth") <= 420
+
+
+LEGIBLE = """() => {
+    const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+    const painted = (colours) => {
+        for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
+        return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+    };
+    const light = (rgb) => rgb.map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+        .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+    const faint = [];
+    for (const element of document.body.querySelectorAll("*")) {
+        const own = [...element.childNodes].filter((node) => node.nodeType === 3 && node.data.trim());
+        if (!own.length || element.closest(".hidden, option, [disabled]") || !element.getClientRects().length) continue;
+        const behind = [];
+        for (let at = element; at; at = at.parentElement) behind.unshift(getComputedStyle(at).backgroundColor);
+        const [a, b] = [painted(behind), painted([...behind, getComputedStyle(element).color])].map(light);
+        const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        if (contrast < 4.5) faint.push(`${element.tagName} ${own[0].data}: ${contrast.toFixed(2)}`);
+    }
+    return faint;
+}"""  # contrast of text with what is painted behind it, as WCAG 2 computes it; what is below its AA
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_in_both_modes(page, scheme):
+    page.emulate_media(color_scheme=scheme)
+    page.click("#ranked tbody button >> nth=1")
+    page.wait_for_selector("#detail .words")
+    assert page.evaluate(LEGIBLE) == []
+    page.fill("#text", "this is no list")
+    page.click("#go")
+    page.wait_for_selector("#problem:not(:empty)")
+    assert page.evaluate(LEGIBLE) == []
+
+
+def test_everything_has_a_name_and_a_place(page):
+    """What a screen reader goes by: names of controls, headings without gaps, tables with heads, one main part."""
+    controls = re.findall(r"- (button|slider|combobox|textbox|checkbox|img)\b(.*)", page.locator("body").aria_snapshot())
+    assert len(controls) > 15
+    assert page.get_attribute("#word", "aria-valuetext") == "0.20"
+    assert [role for role, rest in controls if not re.match(r' "[^"]+', rest)] == []
+    levels = page.evaluate(
+        "[...document.querySelectorAll('h1,h2,h3')].filter(h => h.offsetParent).map(h => Number(h.tagName[1]))"
+    )
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert page.locator("main").count() == 1
+    assert page.locator("table:not(:has(th[scope=col]))").count() == 0
+    page.keyboard.press("Tab")
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+
+
+def test_a_long_list_is_shown_in_part_until_all_is_asked_for(page):
+    hypotheses = [{"text": f"the cat sat w{k}", "scores": {"acoustic": 0.0}} for k in range(25)]
+    page.fill("#text", json.dumps({"utterance": "long", "hypotheses": hypotheses}))
+    page.click("#go")
+    page.wait_for_selector("#all:has-text('Show all 25')")
+    assert len(ranked(page)) == 10
+    page.click("#all")
+    assert len(ranked(page)) == 25
+    height = page.evaluate("document.getElementById('ranked').parentElement.clientHeight")
+    assert height <= 0.7 * 800 + 1  # what is told of two of them stays near
 
 
 def test_what_cannot_be_read_is_said(page):

@@ -76,6 +76,10 @@ def test_limits_queue_and_token(rescorer: Path, tmp_path: Path):
             assert "Bearer" in refused.headers["www-authenticate"]
         assert service.client.get("/v1/rescorer").status_code == 401
         assert service.client.get("/metrics").status_code == 401
+        document = service.client.get("/openapi.json", headers=bearer).json()
+        assert document["security"] == [{"token": []}]
+        assert document["components"]["securitySchemes"]["token"] == {"type": "http", "scheme": "bearer"}
+        assert document["paths"]["/v2/health/ready"]["get"]["security"] == []
         assert service.client.get("/v2/health/ready").status_code == 200  # probes have none
         assert service.client.get("/v2/health/ready", headers={"host": "service.example"}).status_code == 200
 

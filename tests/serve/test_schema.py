@@ -12,7 +12,7 @@ schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not i
 from hypothesis import HealthCheck, given, settings
 from serve.service import PATIENCE, Service, make_rescorer
 
-from trflm.serve.messages import ExplainRequest, ParseRequest, RescoreRequest, ScoreRequest
+from trflm.serve.messages import ExplainRequest, ParseRequest, RescoreAnswer, RescoreRequest, ScoreRequest
 
 SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 EXAMPLES = 20  # of each endpoint
@@ -69,3 +69,25 @@ def test_examples_of_the_document_are_answered(service: Service, path: str, kind
     (example,) = content["application/json"]["schema"]["examples"]
     assert kind.model_validate_json(json.dumps(example))
     assert service.client.post(f"/v1/{path}", json=example).status_code == 200
+
+
+def test_the_example_of_a_stream_is_answered_line_by_line(service: Service):
+    document = service.client.get("/openapi.json").json()
+    lines = document["paths"]["/v1/rescore"]["post"]["requestBody"]["content"]["application/x-ndjson"]["example"]
+    answer = service.client.post("/v1/rescore", content=lines, headers={"content-type": "application/x-ndjson"})
+    found = [RescoreAnswer.model_validate_json(line) for line in answer.text.splitlines()]
+    assert [one.id for one in found] == [json.loads(line)["id"] for line in lines.splitlines()]
+
+
+def test_the_example_of_an_answer_is_one(service: Service):
+    schemas = service.client.get("/openapi.json").json()["components"]["schemas"]
+    (example,) = schemas["RescoreAnswer"]["examples"]
+    shown = RescoreAnswer.model_validate_json(json.dumps(example))
+    assert [sum(parts.values()) for parts in shown.parts] == pytest.approx(shown.scores)
+    assert shown.order == sorted(range(2), key=lambda k: -shown.scores[k])
+    assert shown.best == shown.hypotheses[shown.order[0]]
+    request = {"hypotheses": shown.hypotheses, "acoustic": shown.acoustic, "reference": "the market rose"}
+    real = service.client.post("/v1/rescore", json=request).json()
+    assert real["errors"]["each"] == example["errors"]["each"]
+    assert real["errors"]["first"] == example["errors"]["first"]
+    assert real.keys() == example.keys()

@@ -4,6 +4,7 @@ import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from trflm.evaluation.figures import Figures
 
@@ -12,10 +13,11 @@ Points = Sequence[tuple[float, float]]
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 430, 220, 54, 14, 22, 40
 POINTS = 400  # the most points of a curve
 SERIES = 6  # look.css has so many colours and dashes
-SMOOTH = 100  # a curve of more points is drawn as its running mean, the points behind it
+SMOOTH = 100  # a curve of more points that goes up and down is drawn as its running mean, the points behind it
+TURNS = 0.1  # the share of points where it turns, from which on a curve goes up and down
 LARGEST = 1e300  # what is not below cannot be drawn: nan, infinity, or differences would be
 WIDE = 20.0  # a positive quantity that spans more than this factor is drawn on a logarithmic scale
-BAR, GAP, NAMES, LETTER = 20, 9, 150, 7.2
+BAR, GAP, NAMES, LETTER, BARS = 20, 9, 150, 7.2, 490
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,9 @@ def line_chart(
     log_y: bool | None = None,
     best: float | None = None,
 ) -> str:
-    """Several curves in one chart, each by its name; none if there is no point. `best` marks a place of the x axis. Without
-    `log_y` the scale of y is logarithmic where the values ask for it."""
+    """Several curves in one chart, each by its name; none if there is no point. A line without points keeps its colour for
+    it, so that a name has one colour in all charts of a page. `best` marks a place of the x axis. Without `log_y` the scale of
+    y is logarithmic where the values ask for it."""
     kept = {name: finite(points) for name, points in lines.items()}
     every = [point for points in kept.values() for point in points]
     if not every:
@@ -84,7 +87,8 @@ def line_chart(
         )
     for number, points in enumerate(kept.values()):
         parts.append(_curve(points, across, up, number % SERIES))
-    last = f"<span>{_short(every[-1][1])}</span>" if len(kept) == 1 else ""
+    drawn = {name: number % SERIES for number, name in enumerate(kept) if kept[name]}
+    last = f"<span>{_short(every[-1][1])}</span>" if len(drawn) == 1 else ""
     said = f'<p class="note">{html.escape(note)}</p>' if note else ""
     summary = f"{title}: {y_name} against {x_name}; " + "; ".join(
         _summary(name, points) for name, points in kept.items() if points
@@ -92,7 +96,7 @@ def line_chart(
     return (
         f"<figure><figcaption>{html.escape(title)}{last}</figcaption>{said}"
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(summary)}">{"".join(parts)}</svg>'
-        f"{_key(list(kept)) if len(kept) > 1 else ''}</figure>"
+        f"{_key(drawn) if any(drawn) else ''}</figure>"
     )
 
 
@@ -101,7 +105,7 @@ def rate_bars(rates: Sequence[tuple[str, Figures, str]], oracle: float | None = 
     rescoring can reach, the oracle, is a line."""
     most = max(figures.interval.high for _, figures, _ in rates) * 1.04 or 1.0
     names = max(NAMES, LETTER * max(len(name) for name, _, _ in rates) + 14)  # room for the longest name
-    width, height = 900, (BAR + GAP) * len(rates) + 40
+    width, height = names + BARS, (BAR + GAP) * len(rates) + 40
     axis = Axis(0, most, names, width - 70)
     parts = []
     for tick in ticks(0, 100 * most):
@@ -126,7 +130,8 @@ def rate_bars(rates: Sequence[tuple[str, Figures, str]], oracle: float | None = 
         )
     said = "; ".join(f"{name} {100 * figures.wer:.2f} %" for name, figures, _ in rates)
     return (
-        f'<div class="scroll"><svg class="wide" viewBox="0 0 {width} {height}" role="img" '
+        f'<div class="scroll"><svg viewBox="0 0 {width} {height}" role="img" '
+        f'style="min-width: {0.9 * width:.0f}px; max-width: {1.25 * width:.0f}px" '
         f'aria-label="word error rates with 95 % intervals: {html.escape(said)}">{"".join(parts)}</svg></div>'
     )
 
@@ -151,9 +156,15 @@ def running_mean(values: Sequence[float], window: int) -> list[float]:
     return means
 
 
+def turns(values: Sequence[float]) -> int:
+    """How often they rise after they have fallen, or fall after they have risen."""
+    signs = [after > before for before, after in pairwise(values) if after != before]
+    return sum(one != other for one, other in pairwise(signs))
+
+
 def ticks(low: float, high: float) -> list[float]:
     """Three to six round values in the range."""
-    rough = (high - low) / 4
+    rough = (high - low) / 6
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough)
     return [step * i for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
@@ -171,7 +182,7 @@ def _curve(points: list[tuple[float, float]], across: Axis, up: Axis, series: in
     if not points:
         return ""
     points = [(x, y) for x, y in points if not up.log or y > 0]
-    if len(points) <= SMOOTH:
+    if len(points) <= SMOOTH or turns([y for _, y in points]) < TURNS * len(points):
         dots = "".join(f'<circle class="s{series}" r="2.4" cx="{x:.1f}" cy="{y:.1f}"/>' for x, y in _placed(points, across, up))
         return _polyline(f"curve s{series}", points, across, up) + (dots if len(points) <= 40 else "")
     means = running_mean([y for _, y in points], max(len(points) // 50, 1))
@@ -211,11 +222,10 @@ def _names(x_name: str, y_name: str) -> str:
     )
 
 
-def _key(names: Sequence[str]) -> str:
+def _key(series: Mapping[str, int]) -> str:
     items = (
-        f'<li><svg viewBox="0 0 26 8" aria-hidden="true"><path class="curve s{i % SERIES}" d="M0 4H26"/></svg>'
-        f"{html.escape(name)}</li>"
-        for i, name in enumerate(names)
+        f'<li><svg viewBox="0 0 26 8" aria-hidden="true"><path class="curve s{i}" d="M0 4H26"/></svg>{html.escape(name)}</li>'
+        for name, i in series.items()
     )
     return f'<ul class="key">{"".join(items)}</ul>'
 
@@ -226,4 +236,7 @@ def _summary(name: str, points: Points) -> str:
 
 
 def _short(value: float) -> str:
+    if 0 < abs(value) < 1e-3:
+        mantissa, exponent = f"{value:.3e}".split("e")
+        return f"{float(mantissa):g}e{int(exponent)}"
     return f"{value:,.0f}" if abs(value) >= 10_000 and abs(value) < 1e7 else f"{value:.4g}"

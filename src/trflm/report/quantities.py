@@ -9,6 +9,7 @@ from trflm.errors import InputError
 from trflm.files.parse import parse_json
 from trflm.files.reader import read_whole
 
+LOSS = "loss"  # the unit of what a learner makes small: of another learner it is another thing
 NOT_CURVES = {"step", "epoch", "seconds", "criterion"}
 MOST_METRICS = 1 << 31  # bytes of metrics.jsonl
 Row = dict[str, Any]
@@ -21,8 +22,8 @@ class Quantity:
 
 
 KNOWN = {
-    "loss": Quantity("loss", "What training makes small, of one batch after another."),
-    "dev_loss": Quantity("loss", "What training makes small, of dev text."),
+    "loss": Quantity(LOSS, "What training makes small, of one batch after another."),
+    "dev_loss": Quantity(LOSS, "What training makes small, of dev text."),
     "replacement_loss": Quantity("nats", "Of telling the text from itself with a word replaced."),
     "accuracy": Quantity("share", "How often text and noise are told apart, in one batch after another."),
     "dev_accuracy": Quantity("share", "How often dev text and noise are told apart."),

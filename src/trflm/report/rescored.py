@@ -19,6 +19,7 @@ from trflm.look.page import figures, heading, page, section, settings, table
 from trflm.look.words import error_columns, gain_table, signed, term_classes
 
 MOST = 25  # utterances that are shown of each kind
+OPEN = 3  # of which so many are open at first
 MOST_WORDS = 12
 
 
@@ -112,7 +113,7 @@ def changes(found: SecondPassResult, changed: Sequence[Decision]) -> list[str]:
     ]
     for title, some in (("Repaired", better), ("Broken", worse), ("Changed, with as many errors", even)):
         more = f"The {MOST} of the largest change, of {len(some):,}." if len(some) > MOST else ""
-        parts.append(section(title, *(card(change, classes) for change in some[:MOST]), note=more))
+        parts.append(section(title, *(card(change, classes, k < OPEN) for k, change in enumerate(some[:MOST])), note=more))
     return parts
 
 
@@ -128,7 +129,7 @@ def deciding(changed: Sequence[Decision], classes: dict[str, str]) -> str:
     by_term: dict[str, list[Decision]] = {term: [] for term in terms}
     for change in changed:
         if change.score_gains:
-            by_term[max(change.score_gains, key=lambda term: change.score_gains[term])].append(change)
+            by_term[decisive(change)].append(change)
     rows = []
     for term in terms:
         some, gains = by_term[term], [change.score_gains.get(term, 0.0) for change in changed]
@@ -141,19 +142,24 @@ def deciding(changed: Sequence[Decision], classes: dict[str, str]) -> str:
     return table(head, rows, range(1, len(head)), "which terms decided") if rows else ""
 
 
+def decisive(change: Decision) -> str:
+    """The term that spoke most for the choice."""
+    return max(change.score_gains, key=lambda term: change.score_gains[term])
+
+
 def words(changed: Sequence[Decision]) -> str:
     repaired, broken = decisive_words(changed)
 
     def listed(title: str, counts: Counter[str]) -> str:
         if not counts:
             return ""
-        some = ", ".join(f"{html.escape(word)} {n}" for word, n in counts.most_common(MOST_WORDS))
+        some = ", ".join(f"{html.escape(word)} ({n})" for word, n in counts.most_common(MOST_WORDS))
         return f"<p>{title}: {some}</p>"
 
     return listed("Right now and not before, most often", repaired) + listed("Right before and not now, most often", broken)
 
 
-def card(change: Decision, classes: dict[str, str]) -> str:
+def card(change: Decision, classes: dict[str, str], is_open: bool) -> str:
     """An utterance: both hypotheses under the reference, and by how much each term spoke for the choice."""
     if change.reference is not None:
         shown = "".join(
@@ -167,9 +173,11 @@ def card(change: Decision, classes: dict[str, str]) -> str:
         )
     kind = "good" if change.gain > 0 else "bad" if change.gain < 0 else "soft"
     gains = {term: gain for term, gain in change.score_gains.items() if abs(gain) >= 0.005}
+    about = change.utterance + (f" · {decisive(change)} decided" if change.score_gains else "")
     return (
-        f'<article class="card"><h3><span class="{kind}">{change.errors_a} → {change.errors_b} errors</span> '
-        f'<span class="note">{html.escape(change.utterance)}</span></h3>{shown}{gain_table(gains, classes)}</article>'
+        f'<details class="card"{" open" if is_open else ""}><summary><span class="{kind}">{change.errors_a} → '
+        f'{change.errors_b} errors</span> <span class="note">{html.escape(about)}</span></summary>'
+        f"{shown}{gain_table(gains, classes)}</details>"
     )
 
 

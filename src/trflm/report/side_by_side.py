@@ -1,12 +1,12 @@
 """Several runs on one page: how far each came, what differs between their recipes, their curves in one chart each."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
 from trflm.look.charts import line_chart
 from trflm.look.page import duration, flat, heading, page, section, table
-from trflm.report.quantities import quantity, title
+from trflm.report.quantities import LOSS, quantity, title
 from trflm.report.training import Run, criterion_note, epoch_chart, grid, model_of, samples_of
 
 MISSING = "–"
@@ -68,34 +68,41 @@ def criteria_note(runs: Sequence[Run], names: Sequence[str]) -> str:
 
 def criterion_charts(runs: Sequence[Run], names: Sequence[str]) -> str:
     """One for each kind of criterion, by epochs and by hours."""
-    by_kind: dict[str, list[tuple[str, Run]]] = {}
-    for run, name in zip(runs, names, strict=True):
-        if len(run.curve("criterion")) > 1:
-            by_kind.setdefault(run.criterion, []).append((name, run))
+    every = list(zip(runs, names, strict=True))
+    by_kind = grouped([run for run in runs if len(run.curve("criterion")) > 1], lambda run: run.criterion)
     charts = []
     for kind, some in by_kind.items():
         unit = quantity(kind).unit if kind else "nats a symbol"
-        short = max(run.seconds for _, run in some) < 2 * HOUR
+        short = max(run.seconds for run in some) < 2 * HOUR
         time = ("seconds", "minutes of training", MINUTE) if short else ("seconds", "hours of training", HOUR)
         for across, x_name, size in (("epoch", "epoch", 1.0), time):
-            lines = {name: run.curve("criterion", across, size) for name, run in some}
+            lines = {name: run.curve("criterion", across, size) if run in some else [] for run, name in every}
             what = title(kind) if kind else "log probability of dev text"
             charts.append(line_chart(f"{what} by {x_name.split()[0]}", lines, x_name=x_name, y_name=unit))
     return grid(charts)
 
 
 def shared_charts(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
-    """What at least two of the runs recorded, but for the criteria."""
+    """What at least two of the runs recorded, but for the criteria. Losses are compared within a kind of learner only."""
     shown = {run.criterion for run in runs}
     every = dict.fromkeys(name for run in runs for name in run.quantities if name not in shown)
     charts = []
     for quantity_name in every:
-        lines = {name: run.curve(quantity_name) for run, name in zip(runs, names, strict=True)}
-        lines = {name: points for name, points in lines.items() if len(points) > 1}
-        if len(lines) > 1:
-            about = quantity(quantity_name)
-            charts.append(line_chart(title(quantity_name), lines, x_name="epoch", y_name=about.unit, note=about.meaning))
+        about, is_loss = quantity(quantity_name), quantity(quantity_name).unit == LOSS
+        recorded = [run for run in runs if len(run.curve(quantity_name)) > 1]
+        for learner, some in grouped(recorded, lambda run, by=is_loss: str(run.recipe("learner")) if by else "").items():
+            if len(some) > 1:
+                lines = {name: run.curve(quantity_name) if run in some else [] for run, name in zip(runs, names, strict=True)}
+                heading = title(quantity_name) + (f" of {learner}" if learner else "")
+                charts.append(line_chart(heading, lines, x_name="epoch", y_name=about.unit, note=about.meaning))
     return charts
+
+
+def grouped(runs: Sequence[Run], key: Callable[[Run], str]) -> dict[str, list[Run]]:
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        found.setdefault(key(run), []).append(run)
+    return found
 
 
 def differences(runs: Sequence[Run], names: Sequence[str]) -> str:

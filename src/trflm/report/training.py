@@ -165,8 +165,8 @@ def charts(run: Run, dev: bool) -> list[str]:
 
 def epoch_chart(runs: Sequence[Run], names: Sequence[str] = ("",)) -> list[str]:
     """Seconds of each epoch; none for runs of one."""
-    lines = {name: run.epoch_seconds for name, run in zip(names, runs, strict=True) if len(run.epoch_seconds) > 1}
-    return [line_chart("time of an epoch", lines, x_name="epoch", y_name="seconds")] if lines else []
+    lines = {name: run.epoch_seconds if len(run.epoch_seconds) > 1 else [] for name, run in zip(names, runs, strict=True)}
+    return [line_chart("time of an epoch", lines, x_name="epoch", y_name="seconds")]
 
 
 def grid(*charts: Sequence[str]) -> str:

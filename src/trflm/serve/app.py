@@ -40,6 +40,8 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     503: {"description": "too many requests at once; Retry-After says when to try again"},
 }
 
+NOT_ALLOWED = 401, 403
+
 Call = Callable[[Rescorer, bytes], bytes]
 
 
@@ -62,7 +64,8 @@ def application(settings: Settings, pool: Pool) -> ASGIApp:
 
     rescore_body = _takes(RescoreRequest)
     rescore_body["requestBody"]["content"][NDJSON] = {
-        "schema": {"type": "string", "description": "One such object a line; the answers come one a line, in order."}
+        "schema": {"type": "string", "description": "One such object a line; the answers come one a line, in order."},
+        "example": messages.LINES,
     }
 
     @app.post("/v1/rescore", responses=_gives(messages.RescoreAnswer), openapi_extra=rescore_body)
@@ -87,27 +90,27 @@ def application(settings: Settings, pool: Pool) -> ASGIApp:
         """The lists in the content of an n-best file, ready to be rescored."""
         return await answered(request, lambda r, b: to_json(parse(messages.read(ParseRequest, b))))
 
-    @app.get("/v1/rescorer", responses=_gives(messages.RescorerAnswer, 401, 403))
+    @app.get("/v1/rescorer", responses=_gives(messages.RescorerAnswer, *NOT_ALLOWED))
     async def about() -> Response:
         """What is loaded, its weights, and the limits of a request."""
         return Response(to_json(answers.about(pool.rescorer, settings)), media_type=JSON)
 
-    @app.get("/v1/examples", responses=_gives(messages.ExamplesAnswer, 401, 403))
+    @app.get("/v1/examples", responses=_gives(messages.ExamplesAnswer, *NOT_ALLOWED))
     async def some_examples() -> Response:
         """Lists to try."""
         return Response(to_json(examples(pool.rescorer)), media_type=JSON)
 
-    @app.get("/v2/health/live", responses={200: {"content": {JSON: {"example": {"live": True}}}}})
+    @app.get("/v2/health/live", responses=_gives_probe("live"), openapi_extra={"security": []})
     async def live() -> Response:
         """The process answers (Open Inference Protocol)."""
         return Response(to_json({"live": True}), media_type=JSON)
 
-    @app.get("/v2/health/ready", responses={200: {"content": {JSON: {"example": {"ready": True}}}}})
+    @app.get("/v2/health/ready", responses=_gives_probe("ready"), openapi_extra={"security": []})
     async def ready() -> Response:
         """The rescorer is loaded (Open Inference Protocol). Before that nothing listens."""
         return Response(to_json({"ready": True}), media_type=JSON)
 
-    @app.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+    @app.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}, **_refuses(*NOT_ALLOWED)})
     async def show_metrics() -> Response:
         """Counts and times of all processes, for Prometheus."""
         return Response(metrics.page(), headers={"content-type": metrics.CONTENT_TYPE})
@@ -115,7 +118,10 @@ def application(settings: Settings, pool: Pool) -> ASGIApp:
     _add_page(app)
     app.add_exception_handler(RequestError, _refuse)
     app.add_exception_handler(HTTPException, _refuse_http)
-    app.openapi()  # made once, now
+    document = app.openapi()  # made once, now
+    if settings.token is not None:
+        document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}]
     return Guard(app, settings, [route.path for route in app.routes if hasattr(route, "path")])  # pyright: ignore
 
 
@@ -144,8 +150,15 @@ def _takes(kind: type[BaseModel]) -> dict[str, Any]:
 
 def _gives(kind: type[BaseModel], *refusals: int) -> dict[int | str, dict[str, Any]]:
     """The answers, for OpenAPI: that of this class, and refusals."""
-    some = refusals or tuple(REFUSALS)
-    return {200: {"model": kind}} | {status: {**REFUSALS[status], "model": messages.ErrorAnswer} for status in some}
+    return {200: {"model": kind}} | _refuses(*(refusals or REFUSALS))
+
+
+def _gives_probe(name: str) -> dict[int | str, dict[str, Any]]:
+    return {200: {"content": {JSON: {"example": {name: True}}}}} | _refuses(403)
+
+
+def _refuses(*statuses: int | str) -> dict[int | str, dict[str, Any]]:
+    return {status: {**REFUSALS[status], "model": messages.ErrorAnswer} for status in statuses}
 
 
 def _media_type(request: Request) -> str:

@@ -14,6 +14,8 @@ from trflm.serve.errors import NotJsonError, RequestError
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
 HYPOTHESES = ["the market rose", "the market rows"]
+SAME = [[word, word] for word in HYPOTHESES[0].split()]
+LINES = '{"id": "utt1", "hypotheses": ["the market rose", "the market rows"]}\n{"id": "utt2", "hypotheses": ["it fell"]}\n'
 
 
 def _example(value: dict[str, Any]) -> dict[str, Any]:
@@ -78,6 +80,7 @@ class ParseRequest(Request):
 
 
 class ErrorAnswer(BaseModel):
+    model_config = ConfigDict(json_schema_extra=_example({"error": "acoustic[0]: Input should be a finite number"}))
     error: str = Field(description="What is wrong, and the remedy, in one sentence.")
 
 
@@ -110,6 +113,30 @@ class ListErrors(BaseModel):
 class RescoreAnswer(BaseModel):
     """score_k = acoustic_k + sum_lm factor (log_prob_k - oov_penalty oov_k) + word_penalty n_words_k."""
 
+    model_config = ConfigDict(
+        json_schema_extra=_example(
+            {
+                "id": "utt1",
+                "best": "the market rose",
+                "order": [0, 1],
+                "hypotheses": HYPOTHESES,
+                "scores": [-320.0, -324.4],
+                "parts": [
+                    {"acoustic": -310.2, "cnn": -8.0, "cnn OOV words": 0.0, "words": -1.8},
+                    {"acoustic": -309.9, "cnn": -12.7, "cnn OOV words": 0.0, "words": -1.8},
+                ],
+                "lms": {"cnn": {"log_prob": [-16.0, -25.4], "oov": [0, 0]}},
+                "acoustic": [-310.2, -309.9],
+                "n_words": [3, 3],
+                "errors": {
+                    "reference": 3,
+                    "first": {"substitutions": 0, "insertions": 0, "deletions": 0, "errors": 0, "alignment": SAME},
+                    "best": {"substitutions": 0, "insertions": 0, "deletions": 0, "errors": 0, "alignment": SAME},
+                    "each": [0, 1],
+                },
+            }
+        )
+    )
     id: str | None
     best: str
     order: list[Count] = Field(description="Numbers of the hypotheses from 0, best first.")

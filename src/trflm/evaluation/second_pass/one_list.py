@@ -80,7 +80,7 @@ class ScoredList:
         for name, factor in zip(self.weights.lms, self.weights.factors, strict=True):
             scores = self.lms[name]
             found[name] = float(factor * scores.log_prob_K[k])
-            found[f"{name} OOV words"] = float(-factor * self.weights.penalty_of(name) * scores.oov_K[k])
+            found[f"{name} OOV words"] = float(0.0 - factor * self.weights.penalty_of(name) * scores.oov_K[k])
         found["words"] = float(self.weights.word_penalty * self.words_K[k])
         return found
 

@@ -6,7 +6,7 @@ import { el, errorColumns, plain, signed, stackedBar, termClasses, termKey } fro
 import { behindBest, orderOf, scoresOf, settingsOf, withShare } from "./rank.js";
 import { ask, useToken } from "./server.js";
 
-const SHOWN = 50; // hypotheses, until all are asked for
+const SHOWN = 10; // hypotheses, until all are asked for: what is told of two of them then stands below without much scrolling
 const $ = (id) => document.getElementById(id);
 const state = { weights: null, loaded: null, settings: null, lists: [], number: 0, list: null, reference: null, chosen: null, all: false };
 const explained = new Map(); // text -> what each word adds, by model
@@ -148,10 +148,11 @@ function drawWeights() {
       input.value = Number(input.value) + (steps * (most - least)) / 100;
       input.dispatchEvent(new Event("input"));
     });
-    return el("div", { class: "slider" }, el("label", { for: id }, el("span", { text: label }), el("output", { for: id, text: value.toFixed(2) })), input);
+    return el("div", { class: "slider" }, el("label", { for: id }, el("span", { text: label }), el("output", { for: id, text: plain(value) })), input);
   });
   $("weights").replaceChildren(el("legend", { text: "Weights" }), el("div", { class: "sliders" }, ...rows),
     el("button", { type: "button", id: "reset", text: "As the service has them", onclick: reset }));
+  showWeights(); // as text too: a screen reader would read every digit of a number
 }
 
 function showWeights() {
@@ -224,6 +225,7 @@ function drawTable(order, scores, classes) {
     el("thead", {}, el("tr", {}, ...head.map((name) => el("th", { scope: "col", text: name, class: /Now|Before|Errors|Score/.test(name) ? "number" : "" })))),
     el("tbody", {}, ...rows));
   if (focused !== undefined) $("ranked").querySelector(`button[data-k="${focused}"]`)?.focus();
+  $("ranked").parentElement.classList.toggle("tall", state.all);
   $("all").hidden = order.length <= SHOWN;
   $("all").textContent = state.all ? `Show the best ${SHOWN}` : `Show all ${order.length}`;
 }
