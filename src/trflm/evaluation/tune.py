@@ -74,7 +74,7 @@ class Search:
         chosen = range(len(nbest)) if utterances is None else utterances
         scores = list(table.lms.values())
         features_FH = np.stack(
-            [table.acoustic_H, nbest.lengths_H, *(s.log_prob_H for s in scores), *(-s.oov_H for s in scores)]
+            [nbest.acoustic_H, nbest.lengths_H, *(s.log_prob_H for s in scores), *(-s.oov_H for s in scores)]
         ).astype(np.float64)
         errors_H = nbest_errors(nbest, references)
         spans = [slice(*nbest.hyp_starts_U1[u : u + 2]) for u in chosen]
