@@ -11,11 +11,12 @@ import tyro
 from evaluation.toy_lm import UnigramLM
 
 from trflm.cli.doctor import doctor
-from trflm.cli.nbest import check, convert, oracle
+from trflm.cli.nbest import check, convert, from_lattice, oracle
 from trflm.cli.rescore import rescore
 from trflm.cli.tune import tune
 from trflm.cli.wer import wer
 from trflm.errors import InputError
+from trflm.evaluation.formats import read_lists
 from trflm.evaluation.second_pass import files
 from trflm.text.mapping import Table
 
@@ -396,3 +397,21 @@ def test_references_inside_the_lists_are_enough(data: Path, capsys: pytest.Captu
     assert "rescored: WER 0.00%" in capsys.readouterr().out
     with pytest.raises(InputError, match="6 of 6 utterances carry no reference, u0 is the first; say what was said by --ref"):
         run(tune, *lists(data / "dev"), "--lm", "good", "--out", data / "none.json")
+
+
+def test_lists_from_lattices(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Several files to one; a scale that weighs nothing is told, once."""
+    slf = "VERSION=1.0\nN=4 L=4\nI=0 W=!NULL\nI=1 W=it\nI=2 W=rose\nI=3 W=rows\nI=4 W=!SENT_END\n"
+    slf += "J=0 S=0 E=1 a=-1{}\nJ=1 S=1 E=2 a=-2\nJ=2 S=1 E=3 a=-1\nJ=3 S=2 E=4 a=0\nJ=4 S=3 E=4 a=0\n"
+    for name, lm in [("u1", ""), ("u2", ""), ("u3", " l=-4")]:
+        (data / f"{name}.htk").write_text(slf.format(lm))
+    several = [data / f"u{u}.htk" for u in (1, 2, 3)]
+    run(from_lattice, *several, "--n", 2, "--lm-scale", 3, "--out", data / "lattices.jsonl")
+    assert capsys.readouterr().err.count("has no language model scores; --lm-scale weighs nothing there") == 1
+    found = {nbest.utterance: nbest for nbest in read_lists(data / "lattices.jsonl", {})}
+    assert [list(nbest.texts) for nbest in found.values()] == [["it rows", "it rose"]] * 3
+    assert found["u3"].scores["lm"].tolist() == [-4, -4]
+    run(from_lattice, several[2], "--lm-scale", 3, "--quiet", "--out", data / "other.jsonl")
+    assert capsys.readouterr().err == ""
+    with pytest.raises(InputError, match="give lattice files"):
+        run(from_lattice, "--out", data / "none.jsonl")
