@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,11 +11,12 @@ import tyro
 from evaluation.toy_lm import UnigramLM
 
 from trflm.cli.doctor import doctor
-from trflm.cli.nbest import check, convert, oracle
+from trflm.cli.nbest import check, convert, from_lattice, oracle
 from trflm.cli.rescore import rescore
 from trflm.cli.tune import tune
 from trflm.cli.wer import wer
 from trflm.errors import InputError
+from trflm.evaluation.formats import read_lists
 from trflm.evaluation.second_pass import files
 from trflm.text.mapping import Table
 
@@ -274,6 +276,90 @@ def test_doctor_judges_a_sign_by_references_it_can_use_and_says_how_sure_it_is(
     assert "may be wrong" not in capsys.readouterr().out
 
 
+def written(folder: Path, texts: list[str], name: str = "acoustic", said: str | None = None) -> Path:
+    """Six lists as JSON Lines, the scores falling; `name` is that of the score, "" for none."""
+    rows = [
+        {
+            "utterance": f"u{u}",
+            "hypotheses": [{"text": t, "scores": {name: -0.7 * k} if name else {}} for k, t in enumerate(texts)],
+        }
+        | ({} if said is None else {"reference": said})
+        for u in range(6)
+    ]
+    (folder / "written lists.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder / "written lists.jsonl"
+
+
+def proposed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """What `trf doctor` prints for these words."""
+    monkeypatch.setattr("sys.argv", ["trf", "doctor", *map(str, words)])
+    run(doctor, *words)
+    return capsys.readouterr().out
+
+
+def test_what_doctor_proposes_can_be_run(
+    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it stands: names with blanks, flags with =, references inside, another name of the score, or no score."""
+    for texts, name, flag in [
+        (["IT ROWS", "IT ROSE", "ROWS"], "acoustic", "--mapping lower"),
+        (["it rows", "it rose", "rows"], "first_pass", "--acoustic-name first_pass"),
+        (["it rows", "it rose", "rows"], "am", None),
+        (["it rows", "it rose", "rows"], "", None),
+    ]:
+        nbest = written(data, texts, name, said=texts[1])
+        printed = proposed(monkeypatch, capsys, f"--nbest={nbest}", "--lm", "good", "--mapping=none")
+        words = shlex.split(printed[printed.index("use: ") :].splitlines()[0])
+        assert words[:3] == ["use:", "trf", "tune"]
+        assert "--ref" not in words
+        if flag is None:
+            assert "; say" not in printed
+        else:
+            assert f"say {flag}" in printed
+            assert words.count("--mapping") + words.count("--mapping=none") == 1
+        out = data / f"w-{texts[0]}-{name}.json"
+        run(tune, *words[3:-1], out, "--quiet")
+        assert "tuned (on this set): WER 0.00%" in capsys.readouterr().out
+
+
+def test_doctor_says_what_no_flag_mends(
+    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (data / "r").write_text("".join(f"u{u} it rose\n" for u in range(8)))
+    nbest = written(data, ["it rose", "it rows"])
+    printed = proposed(monkeypatch, capsys, "--nbest", nbest, "--ref", data / "r", "--lm", "good")
+    assert 'WRONG: 2 references have no list ("u6"); leave them out or add the lists' in printed
+    assert "mend what no flag mends, then use: trf tune" in printed
+
+
+def test_one_mapping_for_all_models_and_ptb_where_numbers_are_a_word(
+    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nbest = written(data, ["IT'S FIVE ROSE", "IT'S ROSE"])
+    monkeypatch.setitem(MODELS, "split", UnigramLM({"it": -1.0, "'s": -1.0, "rose": -1.0, "five": -1.0}))
+    monkeypatch.setitem(MODELS, "whole", UnigramLM({"it's": -1.0, "rose": -1.0, "five": -1.0}))
+    monkeypatch.setitem(MODELS, "penn", UnigramLM({"it": -1.0, "'s": -1.0, "rose": -1.0, "five": -1.0, "N": -1.0}))
+    printed = proposed(monkeypatch, capsys, "--nbest", nbest, "--lm", "whole", "--lm", "split")
+    assert printed.splitlines()[-1].count("--mapping") == 1
+    for model, mapping in [("split", "lower,clitics"), ("penn", "ptb")]:
+        printed = proposed(monkeypatch, capsys, "--nbest", nbest, "--lm", model)
+        assert f"with the mapping {mapping} it would be 0.0%; say --mapping {mapping}" in printed
+
+
+def test_lists_without_scores_are_tuned_and_rescored_by_the_model_alone(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nbest = written(data, ["it rows", "it rose"], "", said="it rose")
+    run(tune, "--nbest", nbest, "--lm", "good", "--out", data / "w.json")
+    printed = capsys.readouterr()
+    assert "without LM: WER 50.00%" in printed.out
+    assert "tuned (on this set): WER 0.00%" in printed.out
+    assert "the lists have no acoustic scores: language models decide alone" in printed.err
+    written(data, ["it felt", "it fell"], "", said="it fell")  # another set
+    run(rescore, "--nbest", nbest, "--lm", "good", "--weights", data / "w.json", "--out", data / "out")
+    printed = capsys.readouterr()
+    assert "rescored: WER 0.00%" in printed.out
+    assert "the lists have no acoustic scores: language models decide alone" in printed.err
+
+
 def test_a_mapping_that_hardly_helps_is_not_proposed(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (data / "n").write_text("u-1 it's rose\n")
     run(doctor, "--nbest", data / "n", "--lm", "good")
@@ -311,3 +397,21 @@ def test_references_inside_the_lists_are_enough(data: Path, capsys: pytest.Captu
     assert "rescored: WER 0.00%" in capsys.readouterr().out
     with pytest.raises(InputError, match="6 of 6 utterances carry no reference, u0 is the first; say what was said by --ref"):
         run(tune, *lists(data / "dev"), "--lm", "good", "--out", data / "none.json")
+
+
+def test_lists_from_lattices(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Several files to one; a scale that weighs nothing is told, once."""
+    slf = "VERSION=1.0\nN=4 L=4\nI=0 W=!NULL\nI=1 W=it\nI=2 W=rose\nI=3 W=rows\nI=4 W=!SENT_END\n"
+    slf += "J=0 S=0 E=1 a=-1{}\nJ=1 S=1 E=2 a=-2\nJ=2 S=1 E=3 a=-1\nJ=3 S=2 E=4 a=0\nJ=4 S=3 E=4 a=0\n"
+    for name, lm in [("u1", ""), ("u2", ""), ("u3", " l=-4")]:
+        (data / f"{name}.htk").write_text(slf.format(lm))
+    several = [data / f"u{u}.htk" for u in (1, 2, 3)]
+    run(from_lattice, *several, "--n", 2, "--lm-scale", 3, "--out", data / "lattices.jsonl")
+    assert capsys.readouterr().err.count("has no language model scores; --lm-scale weighs nothing there") == 1
+    found = {nbest.utterance: nbest for nbest in read_lists(data / "lattices.jsonl", {})}
+    assert [list(nbest.texts) for nbest in found.values()] == [["it rows", "it rose"]] * 3
+    assert found["u3"].scores["lm"].tolist() == [-4, -4]
+    run(from_lattice, several[2], "--lm-scale", 3, "--quiet", "--out", data / "other.jsonl")
+    assert capsys.readouterr().err == ""
+    with pytest.raises(InputError, match="give lattice files"):
+        run(from_lattice, "--out", data / "none.jsonl")

@@ -92,7 +92,7 @@ def test_the_first_pass_model_is_one_more_model() -> None:
 
 def test_faults() -> None:
     nbest = NBest.collect([NBestList("u", ["a"], {"lm": np.zeros(1)})])
-    with pytest.raises(InputError, match=r"have no acoustic score \(only lm\); give --acoustic"):
+    with pytest.raises(InputError, match=r"have the scores lm, and none is named acoustic; .* --acoustic-name NAME"):
         rescore(nbest, {})
     broken = UnigramLM({"a": math.nan})
     with pytest.raises(InputError, match="gives 'a' no finite log probability"):

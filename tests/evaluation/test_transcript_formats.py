@@ -69,6 +69,12 @@ def test_what_cannot_be_told_is_asked(files, hyp, ref):
         ("u1 a\nu1 b\nu2 c\nu3 d\nu4 e\nu5 f\n", "u1 a\n", "auto", r'hyp\.txt:2: utterance "u1" was already on line 1'),
         ("a (u1)\nb (u2)\nc (u3)\nd (u4)\ne (u4)\n", "a (u1)\n", "auto", r'hyp\.txt:5: utterance "u4" was already on line 4'),
         ("it fell\nit rose\n", "it fell\nit\nit\n", "auto", "neither names .* nor equal numbers of lines"),
+        (
+            "it fell\nit rose\n",
+            "u2 it rose\nu1 it fell\n",
+            "auto",
+            r"ref\.txt: lines begin with names .* those of .*hyp\.txt do not",
+        ),
         ("it fell\n", "it fell\nit rose\n", "plain", r"ref\.txt: 2 lines, but .*hyp\.txt has 1"),
         ("it fell\n", "it fell\n", "trn", r"hyp\.txt:1: does not end with \(UTT\)"),
         ("{ a / b } (u1)\n", "a (u1)\n", "auto", r"hyp\.txt:1: alternatives .* cannot be scored"),

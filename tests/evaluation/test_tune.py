@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trflm.errors import InputError
-from trflm.evaluation.nbest import NBest, NBestList
+from trflm.evaluation.nbest import TIE, NBest, NBestList
 from trflm.evaluation.second_pass.combine import ScoreTable
 from trflm.evaluation.second_pass.scores import LMScores
 from trflm.evaluation.tune import Search, Setting, cross_validate, tune
@@ -50,6 +50,18 @@ def test_search_and_combine_are_the_same_formula() -> None:
     search = Search(table, references)
     by_table = np.concatenate(search.errors)[chosen_U].sum()
     assert errors(table, references, weights) == by_table
+
+
+def test_a_tie_is_no_win() -> None:
+    """At scale 0.2 the two differ by rounding only, which rescoring does not count: the first of the list would stay."""
+    acoustic_K, log_prob_K = np.array([-0.0, -1.0]), np.array([-7.0, -2.0])
+    nbest = NBest.collect([NBestList(f"u{u}", ["it rows", "it rose"], {"acoustic": acoustic_K}) for u in range(6)])
+    table = ScoreTable(nbest, {"lm": LMScores(np.tile(log_prob_K, 6), np.zeros(12), frozenset())})
+    references = {f"u{u}": "it rose" for u in range(6)}
+    assert errors(table, references, Weights({"lm": 1.0}, 0.2 + 1e-9)) == 6
+    tuned = tune(table, references)
+    chosen_U = table.nbest.best(table.combine(tuned.weights), TIE)
+    assert tuned.errors == np.concatenate(Search(table, references).errors)[chosen_U].sum() == 0
 
 
 def test_tuning_beats_a_fine_grid_and_says_its_errors() -> None:

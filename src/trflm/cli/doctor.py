@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
@@ -45,13 +46,14 @@ def doctor(
     models = load_models(lm) if lm else {}
     kind = lists.format if lists.format != "auto" else format_of(lists.nbest).name
     references = None if files.ref is None else read_transcripts(files.ref)
-    found = examined(files.read(), models, mapping, lists.acoustic_is_cost, references=references)
+    found = examined(files.read(), models, mapping, lists.acoustic_is_cost, None, references, all_there_are=True)
     print(f"{lists.nbest}: {kind} lists, {found.utterances:,} looked at, {found.hypotheses:,} hypotheses")
     for name, share in found.oov.items():
         print(f"{name}: does not know {share:.1%} of the words{' !' if share > 0.2 else ''}")
     for advice in found.advice:
         print(f"{'WRONG' if advice.loud else 'note'}: {advice.message}{f'; say {advice.flag}' if advice.flag else ''}")
-    print("use: " + command(found, lm))
+    first = "mend what no flag mends, then use" if any(a.loud and a.flag is None for a in found.advice) else "use"
+    print(f"{first}: {command(found, lm)}")
     if not found.advice:
         print("nothing wrong was found")
 
@@ -59,7 +61,7 @@ def doctor(
 def command(found: Examination, lm: tuple[str, ...]) -> str:
     """The command line as it was, and the flags that are missing in it."""
     given = sys.argv[2:] if len(sys.argv) > 1 and sys.argv[1] == "doctor" else []
-    flags = dict.fromkeys(advice.flag for advice in found.advice if advice.flag)
+    flags = list(dict.fromkeys(advice.flag for advice in found.advice if advice.flag))
     replaced = {flag.split()[0] for flag in flags}
     kept, skip = [], False
     for word in given:
@@ -67,10 +69,10 @@ def command(found: Examination, lm: tuple[str, ...]) -> str:
             skip = False
         elif word in replaced:
             skip = True
-        else:
-            kept.append(word)
+        elif word.partition("=")[0] not in replaced:
+            kept.append(shlex.quote(word))
     more = [] if lm else ["--lm MODEL"]
-    more += [] if "--ref" in kept else ["--ref REF"]
+    more += [] if found.referenced else ["--ref REF"]
     return " ".join(["trf tune", *kept, *more, *flags, "--out RESCORER"])
 
 
@@ -81,13 +83,14 @@ def examined(
     costs: bool,
     steps: TextMapping | None = None,
     references: Mapping[str, str] | None = None,
+    all_there_are: bool = False,
 ) -> Examination:
     """The checks, on these lists."""
     from trflm.evaluation.doctor import examine
     from trflm.evaluation.second_pass.scores import FirstPass
 
     own = {name: model for name, model in models.items() if not isinstance(model, FirstPass)}
-    return examine(lists, own, references, mapping, costs, steps)
+    return examine(lists, own, references, mapping, costs, steps, all_there_are)
 
 
 def warn(name: str, found: Examination, may_map: bool = True) -> None:

@@ -126,8 +126,12 @@ def from_lattice(
 
         from trflm.evaluation.nbest import ACOUSTIC, LM, NBestList
 
+        told = False
         for file in files:
             for lattice in read_lattices(file, known):
+                if lm_scale != 1 and not told and not lattice.has_lm():
+                    told = True
+                    note(f'{file}: lattice "{lattice.utterance}" has no language model scores; --lm-scale weighs nothing there')
                 found = list(best_of(lattice, n, lm_scale, word_penalty))
                 scores = {ACOUSTIC: np.array([s.acoustic for s in found]), LM: np.array([s.lm for s in found])}
                 if not quiet:

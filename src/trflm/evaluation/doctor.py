@@ -17,6 +17,7 @@ from trflm.text.mapping import TextMapping, apply, parse_mapping
 LOOKED_AT = 500  # lists
 DEPTH = 5  # hypotheses of each whose words are looked at: those of a list are nearly the same
 LOUD = 0.2  # share of unknown words above which nothing good can come
+NUMBERS = "N"  # a model that knows this word was made from text in which it stands for numbers, as `ptb` writes it
 TRIED = ("none", "lower", "clitics", "lower,clitics", "lower,clitics,initials", "ptb")  # mappings, the simplest first
 CLEARLY, MOSTLY = 0.01, 0.8  # a mapping is proposed if it leaves fewer unknown words by this share, and this share of them
 SURE, UNSURE, IN_ORDER = 2, 1, 3  # standard errors: word errors show a wrong sign, hint at one; the order of lists does
@@ -37,6 +38,7 @@ class Examination:
 
     utterances: int = 0
     hypotheses: int = 0
+    referenced: bool = False  # whether it is known what was said
     oov: dict[str, float] = field(default_factory=dict)  # model -> share of unknown words, as the mapping has it now
     advice: list[Advice] = field(default_factory=list)
 
@@ -48,23 +50,27 @@ def examine(
     mapping: str = "none",
     costs: bool = False,
     steps: TextMapping | None = None,
+    all_there_are: bool = False,
 ) -> Examination:
     """`mapping` and `costs` are as the command line has them: what is set already is never proposed. `steps` is the mapping, if
-    it has been read already."""
+    it has been read already. Without `references` they are those that the lists carry."""
     steps = parse_mapping(mapping) if steps is None else steps
     some = list(islice(lists, LOOKED_AT))
-    found = Examination(len(some), sum(map(len, some)))
+    if references is None:
+        references = {nbest.utterance: nbest.reference for nbest in some if nbest.reference is not None} or None
+    found = Examination(len(some), sum(map(len, some)), references is not None)
     texts = [text for nbest in some for text in nbest.texts[:DEPTH]]
     if not texts:
         return found
     units = _units(texts, references)
     found.advice += units
+    better = _best_mapping(models.values(), texts, mapping)
     for name, lm in models.items():
-        found.oov[name], advice = _unknown(name, lm, texts, mapping, steps)
+        found.oov[name], advice = _unknown(name, lm, texts, better, steps)
         found.advice += advice
         found.advice += [Advice(f"{name}: {caution}") for caution in _too_long(lm, texts, steps)]
     if references is not None:
-        found.advice += _overlap(some, references)
+        found.advice += _overlap(some, references, all_there_are and len(some) < LOOKED_AT)
     found.advice += _scores(some, None if units else references, costs)
     return found
 
@@ -75,18 +81,32 @@ def unknown_share(lm: LanguageModel, texts: Sequence[str], steps: TextMapping) -
     return sum(known.get(word, 0) == 0 for word in words) / max(len(words), 1)
 
 
+def _best_mapping(models: Iterable[LanguageModel], texts: Sequence[str], mapping: str) -> str | None:
+    """The one that leaves the fewest unknown words, for all models together; None where the mapping has a table, or without
+    models. Of equals it is the simplest, but `ptb` where models know its word for numbers."""
+    models, texts = list(models), list(dict.fromkeys(texts))
+    if not models or "table=" in mapping:
+        return None
+    numbers = all(lm.vocab.index.get(NUMBERS, 0) for lm in models)
+
+    def badness(tried: str) -> tuple[float, bool, int]:
+        share = sum(unknown_share(lm, texts, parse_mapping(tried)) for lm in models) / len(models)
+        return round(share, 2), numbers and tried != "ptb", TRIED.index(tried)
+
+    return min((tried for tried in TRIED if tried != mapping), key=badness)
+
+
 def _unknown(
-    name: str, lm: LanguageModel, texts: Sequence[str], mapping: str, steps: TextMapping
+    name: str, lm: LanguageModel, texts: Sequence[str], better: str | None, steps: TextMapping
 ) -> tuple[float, list[Advice]]:
-    """The share of words a model does not know, and the mapping that leaves the fewest."""
+    """The share of words a model does not know, and what it would be with the better mapping."""
     texts = list(dict.fromkeys(texts))
     now = unknown_share(lm, texts, steps)
-    shares = {tried: unknown_share(lm, texts, parse_mapping(tried)) for tried in TRIED if tried != mapping}
-    best = min(shares, key=lambda tried: (round(shares[tried], 2), TRIED.index(tried)))
+    then = now if better is None else unknown_share(lm, texts, parse_mapping(better))
     loud = now > LOUD
-    if "table=" not in mapping and shares[best] < min(now - CLEARLY, MOSTLY * now):
-        problem = f"{name} does not know {now:.1%} of the words; with the mapping {best} it would be {shares[best]:.1%}"
-        return now, [Advice(problem, f"--mapping {best}", loud)]
+    if then < min(now - CLEARLY, MOSTLY * now):
+        problem = f"{name} does not know {now:.1%} of the words; with the mapping {better} it would be {then:.1%}"
+        return now, [Advice(problem, f"--mapping {better}", loud)]
     if loud:
         return now, [
             Advice(f"{name} does not know {now:.1%} of the words; is it a model of this language and domain?", None, True)
@@ -112,10 +132,14 @@ def _too_long(lm: LanguageModel, texts: Sequence[str], steps: TextMapping) -> li
     return lm.cautions(lm.vocab.batch(mapped)) if mapped else []
 
 
-def _overlap(lists: Sequence[NBestList], references: Mapping[str, str]) -> list[Advice]:
+def _overlap(lists: Sequence[NBestList], references: Mapping[str, str], all_there_are: bool) -> list[Advice]:
     missing = [nbest.utterance for nbest in lists if nbest.utterance not in references]
     if not missing:
-        return []
+        known = {nbest.utterance for nbest in lists}
+        extra = [name for name in references if name not in known] if all_there_are else []
+        if not extra:
+            return []
+        return [Advice(f'{len(extra)} references have no list ("{extra[0]}"); leave them out or add the lists', None, True)]
     example = next(iter(references), "none")
     problem = f'{len(missing)} of {len(lists)} lists have no reference ("{missing[0]}"; references are named as "{example}")'
     return [Advice(f"{problem}; name both alike", None, True)]
@@ -125,8 +149,10 @@ def _scores(lists: Sequence[NBestList], references: Mapping[str, str] | None, co
     """Sign and scale of the acoustic scores."""
     if not all(ACOUSTIC in nbest.scores for nbest in lists):
         if any(nbest.scores for nbest in lists):
-            known = ", ".join(next(nbest.scores for nbest in lists if nbest.scores))
-            return [Advice(f"no score is named {ACOUSTIC} (there are {known})", "--acoustic-name NAME", True)]
+            known = list(next(nbest.scores for nbest in lists if nbest.scores))
+            likely = [name for name in known if "lm" not in name.lower()] or known
+            name = likely[0] if len(likely) == 1 else "NAME"
+            return [Advice(f"no score is named {ACOUSTIC} (there are {', '.join(known)})", f"--acoustic-name {name}", True)]
         return [Advice("the lists have no acoustic scores: language models decide alone", None)]
     spreads = [float(np.ptp(nbest.scores[ACOUSTIC])) for nbest in lists if len(nbest) > 1]
     if spreads and max(spreads) == 0:

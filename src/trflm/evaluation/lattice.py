@@ -48,6 +48,10 @@ class Lattice:
                 out[arc.start] = [arc]
         return out
 
+    def has_lm(self) -> bool:
+        """Whether any path has a language model score."""
+        return any(arc.lm for arc in self.arcs) or any(lm for _, lm in self.finals.values())
+
     def in_order(self, out: dict[int, list[Arc]]) -> list[int]:
         """The nodes that can be reached, each before those its arcs lead to. A circle is an InputError."""
         order: list[int] = []

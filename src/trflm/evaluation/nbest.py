@@ -25,6 +25,15 @@ LM = "lm"  # the name of the first pass's language model score, where there is o
 TIE = 1e-4
 
 
+def check_acoustic(scores: Mapping[str, np.ndarray], lists: str) -> None:
+    """Lists may have no scores at all, and language models decide alone; but if they have some, the recogniser's is known."""
+    if scores and ACOUSTIC not in scores:
+        raise InputError(
+            f"{lists} the scores {', '.join(scores)}, and none is named {ACOUSTIC}; "
+            f"say which one is the recogniser's: --{ACOUSTIC}-name NAME (or --{ACOUSTIC} FILE)"
+        )
+
+
 class Kind(StrEnum):
     """What may be wrong with an n-best list."""
 
@@ -158,6 +167,11 @@ class NBest:
     @property
     def n_hypotheses(self) -> int:
         return len(self.word_starts_H1) - 1
+
+    @cached_property
+    def acoustic_H(self) -> np.ndarray:
+        """The recogniser's own score of each hypothesis; zeros where there are no scores."""
+        return self.scores[ACOUSTIC] if ACOUSTIC in self.scores else np.zeros(self.n_hypotheses)
 
     @cached_property
     def lengths_H(self) -> np.ndarray:

@@ -47,8 +47,15 @@ def detect(paths: Sequence[Path | str], files: Sequence[list[Line]]) -> list[str
     heads = [[fields[0] for fields in one if fields] for one in words]
     spoken = {word for one in words for fields in one for word in fields[1:]}
     named = [sum(is_name(head) and head not in spoken for head in some) for some in heads]
-    if all(number and number >= 0.8 * len(some) for number, some in zip(named, heads, strict=True)):
+    with_names = [number > 0 and number >= 0.8 * len(some) for number, some in zip(named, heads, strict=True)]
+    if all(with_names):
         return ["kaldi"] * len(files)  # whatever is wrong with some of the names, its reader will say
+    if any(with_names):
+        one, other = paths[with_names.index(True)], paths[with_names.index(False)]
+        raise InputError(
+            f"{one}: lines begin with names of utterances, it seems, but those of {other} do not; "
+            "write names in both, or say --format plain"
+        )
     alike = all(len(set(some)) == len(some) and set(some) == set(heads[0]) for some in heads)
     if alike and heads[0]:
         if len(heads[0]) >= SURE and not spoken & set(heads[0]):

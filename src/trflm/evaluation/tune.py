@@ -74,7 +74,7 @@ class Search:
         chosen = range(len(nbest)) if utterances is None else utterances
         scores = list(table.lms.values())
         features_FH = np.stack(
-            [table.acoustic_H, nbest.lengths_H, *(s.log_prob_H for s in scores), *(-s.oov_H for s in scores)]
+            [nbest.acoustic_H, nbest.lengths_H, *(s.log_prob_H for s in scores), *(-s.oov_H for s in scores)]
         ).astype(np.float64)
         errors_H = nbest_errors(nbest, references)
         spans = [slice(*nbest.hyp_starts_U1[u : u + 2]) for u in chosen]
@@ -98,13 +98,14 @@ class Search:
         return np.array([(1.0, s.word_penalty, *s.factors, *(f * s.oov_penalty for f in s.factors)) for s in settings])
 
     def errors_of(self, settings: Sequence[Setting]) -> np.ndarray:
-        """[G] word errors of each setting."""
+        """[G] word errors of each setting, equal scores judged as rescoring judges them."""
         total_G = np.zeros(len(settings), np.int64)
         for start in range(0, len(settings), CHUNK):
             part = slice(start, start + CHUNK)
             coefficients_GF = self.coefficients(settings[part])
             for features_FK, errors_K in zip(self.features, self.errors, strict=True):
-                total_G[part] += errors_K[(coefficients_GF @ features_FK).argmax(1)]
+                score_GK = coefficients_GF @ features_FK
+                total_G[part] += errors_K[(score_GK >= score_GK.max(1, keepdims=True) - TIE).argmax(1)]
         return total_G
 
     def along(self, at_zero: Setting, at_one: Setting, low: float, high: float) -> StepFunction:

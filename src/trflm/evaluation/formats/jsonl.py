@@ -2,7 +2,8 @@
 
     {"utterance": "440c0201", "reference": "it rose", "hypotheses": [{"text": "it rose", "scores": {"acoustic": -10.5}}]}
 
-`reference` may be missing. Other names of fields are understood, or given (`named`). Scores are natural logs, higher is better.
+`reference` may be missing. Other usual names of fields and of the acoustic score are understood, or given (`named`). Scores are
+natural logs, higher is better.
 """
 
 import json
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trflm.evaluation.formats.format import Format, Opening, scores_inside
-from trflm.evaluation.formats.named import read_record
+from trflm.evaluation.formats.named import read_record, with_acoustic
 from trflm.evaluation.formats.records import NotJsonError, assemble, parse_json
 from trflm.evaluation.formats.seen import Seen
 from trflm.evaluation.nbest import Finding, Kind, NBestList, Report, refuse
@@ -46,7 +47,8 @@ def read_object(where: str, record: Any, report: Report, fields: Mapping[str, st
     if problem := _fault(record):
         report(Finding(Kind.SYNTAX, where, problem))
         return None
-    return assemble(where, record["utterance"], record["hypotheses"], record.get("reference"), report)
+    nbest = assemble(where, record["utterance"], record["hypotheses"], record.get("reference"), report)
+    return None if nbest is None else with_acoustic(nbest)
 
 
 def write_jsonl(lists: Iterable[NBestList], path: Path | str) -> None:

@@ -27,10 +27,6 @@ class ScoreTable:
     nbest: NBest
     lms: Mapping[str, LMScores]
 
-    @property
-    def acoustic_H(self) -> np.ndarray:
-        return self.nbest.scores[ACOUSTIC]
-
     @cached_property
     def default_oov_penalty(self) -> float:
         """ln of the number of word types in the lists that some model does not know; 0 if there are none."""
@@ -39,7 +35,7 @@ class ScoreTable:
 
     def combine(self, weights: Weights) -> np.ndarray:
         """[H] acoustic + sum_k factor_k (LM_k - oov_penalty_k OOV_k) + word_penalty words."""
-        total_H = self.acoustic_H + weights.word_penalty * self.nbest.lengths_H
+        total_H = self.nbest.acoustic_H + weights.word_penalty * self.nbest.lengths_H
         for name, factor in zip(weights.lms, weights.factors, strict=True):
             scores = self.lms[name]
             total_H = total_H + factor * (scores.log_prob_H - weights.penalty_of(name) * scores.oov_H)
@@ -69,7 +65,7 @@ class Rescored:
     def parts(self, hypothesis: int) -> dict[str, float]:
         """What each term adds to the score of hypothesis h: they sum to `score_H[h]`."""
         table, weights = self.table, self.weights
-        found = {ACOUSTIC: float(table.acoustic_H[hypothesis])}
+        found = {ACOUSTIC: float(table.nbest.acoustic_H[hypothesis])}
         for name, factor in zip(weights.lms, weights.factors, strict=True):
             scores = table.lms[name]
             found[name] = float(factor * scores.log_prob_H[hypothesis])

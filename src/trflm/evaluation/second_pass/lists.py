@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from trflm.errors import InputError
-from trflm.evaluation.nbest import ACOUSTIC, NBest
+from trflm.evaluation.nbest import NBest, check_acoustic
 from trflm.evaluation.second_pass.files import ListFiles
 from trflm.evaluation.second_pass.scores import Sentences, distinct_sentences
 from trflm.evaluation.transcripts import match_utterances, read_transcripts
@@ -15,7 +14,7 @@ from trflm.text.mapping import TextMapping
 
 @dataclass(frozen=True, eq=False)
 class ListSet:
-    """N-best lists with acoustic scores, what was said, and the mapping to the words of language models."""
+    """N-best lists, what was said, and the mapping to the words of language models."""
 
     nbest: NBest
     mapping: TextMapping = ()
@@ -23,11 +22,7 @@ class ListSet:
     files: Mapping[str, FileContent] = field(default_factory=dict)  # role -> what was read; empty if it was no file
 
     def __post_init__(self) -> None:
-        if ACOUSTIC not in self.nbest.scores:
-            raise InputError(
-                f"the n-best lists have no {ACOUSTIC} score (only {', '.join(self.nbest.scores) or 'none'}); "
-                f"give --{ACOUSTIC} FILE"
-            )
+        check_acoustic(self.nbest.scores, "the n-best lists have")
 
     @cached_property
     def sentences(self) -> Sentences:

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from trflm.errors import InputError
-from trflm.evaluation.nbest import ACOUSTIC, TIE, NBestList
+from trflm.evaluation.nbest import ACOUSTIC, TIE, NBestList, check_acoustic
 from trflm.evaluation.second_pass.scores import EMPTY_LOG_PROB, FirstPass
 from trflm.evaluation.weights import Weights
 from trflm.language_model import LanguageModel
@@ -106,7 +106,9 @@ class ListScorer:
         every = [_Sentences.of(nbest, self.mapping) for nbest in lists]
         scores = {name: _scores(model, name, lists, every) for name, model in self.models.items()}
         for u, nbest in enumerate(lists):
-            _check_acoustic(nbest)
+            if not nbest.texts:
+                raise InputError(f'utterance "{nbest.utterance}" has no hypotheses; leave it out')
+            check_acoustic(nbest.scores, f'utterance "{nbest.utterance}" has')
             yield ScoredList(nbest, {name: of[u] for name, of in scores.items()}, self.weights)
 
 
@@ -173,13 +175,3 @@ def _first_pass(model: FirstPass, nbest: NBestList) -> ListScores:
         known = ", ".join(nbest.scores) or "none"
         raise InputError(f'utterance "{nbest.utterance}" has no score {model.name!r}; it has {known}')
     return ListScores(nbest.scores[model.name], np.zeros(len(nbest), np.int64))
-
-
-def _check_acoustic(nbest: NBestList) -> None:
-    if not nbest.texts:
-        raise InputError(f'utterance "{nbest.utterance}" has no hypotheses; leave it out')
-    if nbest.scores and ACOUSTIC not in nbest.scores:
-        raise InputError(
-            f'utterance "{nbest.utterance}" has the scores {", ".join(nbest.scores)}, and none is named {ACOUSTIC}; '
-            "say which one is the recogniser's: --acoustic-name NAME (or --acoustic FILE)"
-        )

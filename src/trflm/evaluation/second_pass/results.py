@@ -12,7 +12,6 @@ import numpy as np
 from trflm.evaluation.alignment import nbest_errors
 from trflm.evaluation.changed import Change, changed_utterances
 from trflm.evaluation.figures import Figures, figures
-from trflm.evaluation.nbest import ACOUSTIC
 from trflm.evaluation.second_pass.combine import Rescored, ScoreTable, default_weights
 from trflm.evaluation.second_pass.lists import ListSet
 from trflm.evaluation.second_pass.one_list import Model
@@ -45,7 +44,7 @@ class Baselines:
 
     @cached_property
     def without_lm(self) -> WordErrors:
-        return word_errors(self.lists, self.lists.nbest.best(self.lists.nbest.scores[ACOUSTIC]))
+        return word_errors(self.lists, self.lists.nbest.best(self.lists.nbest.acoustic_H))
 
     @cached_property
     def oracle(self) -> WordErrors:
