@@ -31,8 +31,9 @@ def name_fault(name: str) -> str | None:
 
 def encoding_fault(text: str) -> str | None:
     """Why this text cannot be written as UTF-8 (half a surrogate pair, which JSON can spell)."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        return f"{text[error.start]!r} is half a character; write the text as plain UTF-8"
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            return f"{text[error.start]!r} is half a character; write the text as plain UTF-8"
     return None

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -58,12 +59,12 @@ def assemble(where: str, utterance: str, records: Any, reference: Any, report: R
         report(Finding(Kind.EMPTY, where, f'utterance "{utterance}" has no hypotheses; leave it out'))
         return None
     names = list(records[0]["scores"]) if _record_fault(records[0]) is None else []
-    good = []
+    same, good = set(names), []
     for rank, record in enumerate(records, 1):
         fault = _record_fault(record)
         if fault is not None:
             report(Finding(Kind.SYNTAX, where, f'hypothesis {rank} of "{utterance}": {fault}'))
-        elif record["scores"].keys() != set(names):
+        elif record["scores"].keys() != same:
             problem = f"has the scores {sorted(record['scores'])}, not {sorted(names)}; give all hypotheses the same"
             report(Finding(Kind.SCORE, where, f'hypothesis {rank} of "{utterance}" {problem}'))
         else:
@@ -85,11 +86,16 @@ def _record_fault(record: Any) -> str | None:
     if not isinstance(scores, dict):
         return f"{_short(record)} has no scores"
     for name, value in scores.items():
-        if not SCORE_NAME.fullmatch(name):
+        if not _names_score(name):
             return f"{name!r} cannot name a score; use letters, digits, dots, dashes"
         if not _is_number(value):
             return f"the score {name!r} is {_short(value)}; write one finite number"
     return None
+
+
+@lru_cache
+def _names_score(name: str) -> bool:
+    return SCORE_NAME.fullmatch(name) is not None
 
 
 def _is_number(value: Any) -> bool:

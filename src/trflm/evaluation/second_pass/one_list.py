@@ -150,7 +150,7 @@ def _scores(model: Model, name: str, lists: Sequence[NBestList], every: Sequence
 
 def _unknown(lm: LanguageModel, texts: Sequence[str], oov_D: np.ndarray) -> tuple[str, ...]:
     known = lm.vocab.index
-    words = dict.fromkeys(word for d in np.flatnonzero(oov_D).tolist() for word in texts[d].split())
+    words = dict.fromkeys(" ".join([texts[d] for d in np.flatnonzero(oov_D).tolist()]).split())
     return tuple(word for word in words if known.get(word, 0) == 0)
 
 
