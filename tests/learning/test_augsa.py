@@ -166,3 +166,21 @@ def test_a_stuck_sampler_and_a_runaway_zeta_stop_with_advice():
     learner.trf.zeta[3] = 1e4
     with pytest.raises(TrainingError, match="zeta runs away"):
         learner.update(data, rng())
+
+
+@pytest.mark.parametrize("able", [True, False])
+def test_the_sampler_alone_is_in_bf16(able, monkeypatch):
+    """Where the CPU can: the moves score in bf16, and what comes after them (the gradient, log Z_1, dev text) does not."""
+    data, seen = sentences(300)[0], []
+
+    def watched(rng, chains, target, proposal, config):
+        seen.append(cnn.score_in_bf16)
+        return trans_ms(rng, chains, target, proposal, config)
+
+    monkeypatch.setattr("trflm.learning.augsa.trans_ms", watched)
+    monkeypatch.setattr("trflm.learning.augsa.has_bf16", lambda: able)
+    learner = a_learner(dataclasses.replace(CONFIG, bf16=True), data)
+    cnn = cast(CNN, learner.trf.potential)
+    learner.update(data, rng(1))
+    assert seen == [able]
+    assert not cnn.score_in_bf16

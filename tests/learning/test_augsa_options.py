@@ -123,6 +123,16 @@ def test_held_lengths_stay_as_pi0_has_them():
     assert not torch.equal(learner.chains.ids_N, words)
 
 
+def test_held_chains_are_weighed_as_pi_has_their_lengths():
+    """Ten chains cannot have the shares of pi0: each length that has chains counts as much as in pi all the same."""
+    learner = a_learner(dataclasses.replace(ALL, chains=10, **LENGTHS["held"]), sentences(300)[0])
+    drawn, weight_C = learner._drawn(None)
+    weight_l = torch.zeros_like(learner.trf.pi).index_add(0, drawn.lengths_B, weight_C)
+    there_l = torch.bincount(drawn.lengths_B, minlength=M + 1) > 0
+    torch.testing.assert_close(weight_l, learner.trf.pi * there_l)
+    assert int(there_l.sum()) > 2
+
+
 def test_balanced_weights_have_the_lengths_of_pi():
     lengths = torch.tensor([1, 2, 3, 7, 7, 9])
     weight = balanced(torch.full((6,), 1 / 6), lengths, 4.0)

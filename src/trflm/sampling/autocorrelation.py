@@ -33,15 +33,14 @@ def integrated_autocorrelation(value_TC: Tensor) -> float:
 
 
 def beyond_length(value_TC: Tensor, lengths_C: Tensor) -> Tensor:
-    """[T, C] what a straight line through the lengths leaves of each step's values, over sqrt(l).
+    """[T, C] what a straight line through the lengths leaves of each step's values.
 
     Of chains whose lengths never change: their values would else differ for ever by what lengths differ.
     """
-    length_C = lengths_C.double()
-    spread_C = length_C - length_C.mean()
+    spread_C = lengths_C.double() - lengths_C.double().mean()
     spread_TC = value_TC.double() - value_TC.double().mean(1, keepdim=True)
     slope_T1 = (spread_TC * spread_C).sum(1, keepdim=True) / spread_C.square().sum().clamp(min=1e-9)
-    return (spread_TC - slope_T1 * spread_C) / length_C.sqrt()
+    return spread_TC - slope_T1 * spread_C
 
 
 def recent(history_TC: Tensor, value_C: Tensor, most: int) -> Tensor:
