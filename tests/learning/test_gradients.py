@@ -112,16 +112,18 @@ def word_nce(seed: int) -> Built:
     potential = BLSTM(BLSTMConfig(embedding=4, units=4, init=0.5), V, rng(1))
     config = WordNCEConfig(batch=len(TEXT), noise_words=40, clip=HUGE)
     learner = WordNCE(TRF(VOCAB, potential, PI), potential, REPLACEMENTS, batches(seed), config)
-    return learner, [*potential.parameters(), learner.marker_bias]
+    return learner, learner.descent.theta
 
 
 def words_told_apart(learner: WordNCE) -> Tensor:
     """In each direction, the symbol that is there against k of the unigram's, all of them summed."""
     total, places = torch.zeros(()), 0
     log_kq = (learner.log_q + math.log(learner.config.noise_words)).float()
-    bias = torch.cat([learner.potential.bias, learner.marker_bias])
-    for h_RE, symbol_R in learner.potential.predictions(TEXT, None):
-        ratio_RW = 2 * h_RE @ learner.potential.embedding.T + bias - log_kq
+    potential = learner.descent.potential
+    assert isinstance(potential, BLSTM)
+    bias = torch.cat([potential.bias, learner.marker_bias])
+    for h_RE, symbol_R in potential.predictions(TEXT, None):
+        ratio_RW = 2 * h_RE @ potential.embedding.T + bias - log_kq
         on_data = F.logsigmoid(ratio_RW.gather(1, symbol_R[:, None])).sum()
         total, places = total - on_data - (log_kq.exp() * F.logsigmoid(-ratio_RW)).sum(), places + len(symbol_R)
     return total / places

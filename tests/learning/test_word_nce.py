@@ -42,7 +42,7 @@ def learner() -> WordNCE:
     blstm = BLSTM(BLSTMConfig(embedding=12, units=12, init=0.3), V, rng(1))
     trf = TRF(VOCAB, blstm, pi)
     replacements = Replacements.estimate(VOCAB, text, Unigram.estimate(VOCAB, text, pi))
-    config = WordNCEConfig(batch=100, noise_words=60, lr=1e-2, constant_epochs=8, decay=0.7)
+    config = WordNCEConfig(batch=100, noise_words=60, lr=2e-2, warm_up=0, constant_epochs=8, lr_epochs=15, weight_decay=0)
     learner = WordNCE(trf, blstm, replacements, ShuffledBatches(text, 100, seed=1, alike=True), config)
     for _ in training(learner, None, epochs=15, seed=1):
         pass

@@ -1,8 +1,10 @@
+import pytest
 import torch
 from harness import random_batch, rng
 from torch import nn
 
 from trflm.lms.proposals.lstm import LSTMProposal, LSTMProposalConfig
+from trflm.recurrent.fast_recurrence import read_fast
 from trflm.recurrent.recurrence import Recurrence, advance, next_states
 
 
@@ -41,6 +43,34 @@ def states_and_gradients(dtype: torch.dtype) -> list[torch.Tensor]:
 def test_float32_is_near_float64(compiled):
     for mine, exact in zip(states_and_gradients(torch.float32), states_and_gradients(torch.float64), strict=True):
         torch.testing.assert_close(mine.double(), exact, rtol=1e-5, atol=3e-6)
+
+
+RUNNING = [4, 3, 3, 1]  # of four texts, how many have a word at each time
+
+
+def plain(gates_NG: torch.Tensor, weight_GH: torch.Tensor) -> torch.Tensor:
+    return Recurrence.apply(gates_NG, weight_GH, RUNNING)[0]
+
+
+def fast(gates_NG: torch.Tensor, weight_GH: torch.Tensor) -> torch.Tensor:
+    zero_SH = weight_GH.new_zeros(RUNNING[0], weight_GH.shape[1])
+    return read_fast(gates_NG, weight_GH, RUNNING, zero_SH, zero_SH)[0]
+
+
+@pytest.mark.parametrize(
+    ("products", "others", "off"), [(torch.float64, torch.float64, 1e-12), (torch.bfloat16, torch.float32, 0.01)]
+)
+def test_the_fast_way_is_the_plain_one(compiled, products, others, off):
+    """But for the order of sums, and for rounding to the 8 bits of bf16."""
+    gates_NG, weight_GH = torch.randn(11, 4 * 37, generator=rng(2)), torch.randn(4 * 37, 37, generator=rng(3)) / 6
+    direction_NH = torch.randn(11, 37, generator=rng(1))
+    found = []
+    for read, gates_type, type_ in ((fast, products, others), (plain, torch.float64, torch.float64)):
+        given = [gates_NG.to(gates_type).requires_grad_(), weight_GH.to(type_).requires_grad_()]
+        h_NH = read(*given)
+        found.append([h_NH.detach(), *torch.autograd.grad((h_NH * direction_NH.to(h_NH)).sum(), given)])
+    for mine, expected in zip(*found, strict=True):
+        assert float((mine.double() - expected).norm() / expected.norm()) < off
 
 
 def test_states_that_share_parents_and_inputs(compiled):

@@ -1,5 +1,5 @@
-"""How `cloze` and `distil` go down their loss: Adam with decoupled weight decay (Adagrad on the rows of a discrete potential,
-see `adam`), and a running mean of the potential.
+"""How `cloze`, `distil` and `word-nce` go down their loss: Adam with decoupled weight decay (Adagrad on the rows of a discrete
+potential, see `adam`), and a running mean of the potential.
 
     lr(t)   = lr * min(1, t / warm_up) * fall,     fall = 1 for `constant_epochs`, then half a cosine down to 0 at `lr_epochs`
     mean(t) = mean(t-1) + (theta(t) - mean(t-1)) * (1 - min(average, (t + 1) / (t + 10)))
@@ -19,8 +19,7 @@ from torch import nn
 
 from trflm.learning.adam import Adam
 from trflm.learning.loop import clip_gradient
-from trflm.potentials.cnn.network import cnns
-from trflm.potentials.protocol import Potential
+from trflm.potentials.protocol import Layers, Potential
 from trflm.ranges import NotNegative, Positive, Share, Steps
 from trflm.speed.bf16 import has_bf16
 
@@ -34,7 +33,7 @@ class DescentConfig:
     weight_decay: NotNegative = 0.03  # decoupled
     clip: Positive = 1.0  # greatest gradient norm
     average: Share = 0.99  # of the running mean: the share it keeps in a step; 0: no mean
-    bf16: bool = False  # a CNN's products in bf16, if this CPU has instructions for it
+    bf16: bool = False  # products of CNN and LSTM layers in bf16, if this CPU has instructions for it
 
     def __post_init__(self) -> None:
         if not (self.lr > 0 and self.clip > 0 and self.lr_epochs > self.constant_epochs >= 0):
@@ -56,8 +55,9 @@ class Descent:
         assert isinstance(field, nn.Module)
         self.field, self.config = field, config
         self.potential = copy.deepcopy(field)
-        for cnn in cnns(self.potential):
-            cnn.train_in_bf16 = config.bf16 and has_bf16()
+        for part in self.potential.modules():
+            if isinstance(part, Layers):
+                part.train_in_bf16 = config.bf16 and has_bf16()
         self.theta = [*self.potential.parameters(), *others]
         on_cpu = all(p.device.type == "cpu" for p in self.theta)
         self.optimiser = Adam(

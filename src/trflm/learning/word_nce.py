@@ -29,14 +29,14 @@ from trflm.errors import InputError
 from trflm.field.trf import TRF
 from trflm.learning.batches import ShuffledBatches
 from trflm.learning.context import Context, FieldLearner
+from trflm.learning.descent import Descent, DescentConfig
 from trflm.learning.exponents import Exponents, take_best
-from trflm.learning.loop import Metrics, clip_gradient
+from trflm.learning.loop import Metrics
 from trflm.learning.replacements import DevChoice, Replacements
-from trflm.learning.schedules import falling
 from trflm.learning.shards import WHOLE, Part, Shard, Shards
 from trflm.potentials.blstm import BLSTM, Embedding
 from trflm.potentials.tilted import Tilted
-from trflm.ranges import Amount, Count, NotNegative, Positive, Share
+from trflm.ranges import Count
 from trflm.seeds import generator
 from trflm.text import Batch
 from trflm.text.batch import in_parts
@@ -47,23 +47,17 @@ SHARES = [0.05 * k for k in range(20)]
 
 
 @dataclass(frozen=True)
-class WordNCEConfig:
+class WordNCEConfig(DescentConfig):
     """[learner] kind = "word-nce": a start for a BLSTM potential."""
 
     batch: Count = 64  # sentences a step
     noise_words: Count = 1000  # k: words of noise that all places of a step share
-    lr: Positive = 3e-3  # learning rate (Adam)
-    constant_epochs: Amount = 0  # epochs before the learning rate falls
-    decay: Share = 1.0  # its factor of each epoch after
-    weight_decay: NotNegative = 0.0  # decoupled
-    clip: Positive = 1.0  # greatest gradient norm of the mean loss a place
     kind: Literal["word-nce"] = "word-nce"
 
     def __post_init__(self) -> None:
-        if min(self.batch, self.noise_words) < 1 or min(self.weight_decay, self.constant_epochs) < 0:
-            raise ValueError("batch and noise_words must be at least 1, weight_decay and constant_epochs not negative")
-        if not (self.lr > 0 and self.clip > 0 and 0 < self.decay <= 1):
-            raise ValueError("lr and clip must be positive, decay must be above 0 and at most 1")
+        super().__post_init__()
+        if min(self.batch, self.noise_words) < 1:
+            raise ValueError("batch and noise_words must be at least 1")
 
     def build(self, context: Context) -> "WordNCE":
         potential = context.trf.potential
@@ -76,7 +70,7 @@ class WordNCEConfig:
 
 
 class WordNCE(FieldLearner):
-    """Trains the BLSTM potential of a TRF in place."""
+    """Trains the BLSTM potential of a TRF."""
 
     def __init__(
         self,
@@ -100,36 +94,29 @@ class WordNCE(FieldLearner):
         self.marker_bias = nn.Parameter(self.log_q[potential.start :].float())  # a constant of phi, which Z takes up
         with torch.no_grad():
             potential.bias.copy_(self.log_q[: potential.start])
-        self.optimiser = torch.optim.AdamW(
-            [*potential.parameters(), self.marker_bias], lr=config.lr, weight_decay=config.weight_decay
-        )
+        self.descent = Descent(potential, [self.marker_bias], config)
 
     def step(self, number: int, rng: torch.Generator) -> Metrics:
-        epoch = number // self.steps_per_epoch
-        lr = self.config.lr * falling(self.config.decay, self.config.constant_epochs, epoch)
-        for group in self.optimiser.param_groups:
-            group["lr"] = lr
-
         def part_of(shard: Shard) -> Part:
             batch = self.batches.of_step(number, shard).to(self.trf.zeta.device)
-            loss = self.loss(batch, shard.rng, shard.rng)
+            assert isinstance(self.descent.potential, BLSTM)
+            loss = self.loss(self.descent.potential, batch, shard.rng, shard.rng)
             return Part(loss, batch.n_words + len(batch), {"loss": float(loss.detach())})
 
-        theta = [*self.potential.parameters(), self.marker_bias]
-        metrics = self.shards.mean_gradient(theta, rng, part_of)
-        norm = clip_gradient(theta, self.config.clip)
-        self.optimiser.step()
-        return {**metrics, "gradient_norm": norm, "lr": lr}
+        metrics = self.shards.mean_gradient(self.descent.theta, rng, part_of)
+        norm, rate = self.descent.step(number, number / self.steps_per_epoch)
+        return {**metrics, "gradient_norm": norm, "lr": rate}
 
-    def loss(self, batch: Batch, noise_rng: torch.Generator, dropout_rng: torch.Generator | None) -> Tensor:
+    def loss(self, potential: BLSTM, batch: Batch, noise_rng: torch.Generator, dropout_rng: torch.Generator | None) -> Tensor:
         """The mean over places and directions of the negative objective."""
         drawn_K = draw_from_cdf(self.log_q.exp().cumsum(0).cpu(), self.config.noise_words, noise_rng).to(batch.device)
-        bias = torch.cat([self.potential.bias, self.marker_bias]) - (self.log_q + math.log(self.config.noise_words)).float()
-        e_KE = F.embedding(drawn_K, self.potential.embedding)
+        bias = torch.cat([potential.bias, self.marker_bias]) - (self.log_q + math.log(self.config.noise_words)).float()
+        dtype = torch.bfloat16 if potential.forward_stack.train_in_bf16 else potential.embedding.dtype
+        e_KE = F.embedding(drawn_K, potential.embedding).to(dtype)
         total, places = 0.0, 0
-        for h_RE, symbol_R in self.potential.predictions(batch, dropout_rng):
-            on_data = 2 * (h_RE * F.embedding(symbol_R, self.potential.embedding)).sum(1) + bias[symbol_R]
-            on_noise = torch.addmm(bias[drawn_K], h_RE, e_KE.T, alpha=2)
+        for h_RE, symbol_R in potential.predictions(batch, dropout_rng):
+            on_data = 2 * (h_RE * F.embedding(symbol_R, potential.embedding)).sum(1) + bias[symbol_R]
+            on_noise = bias[drawn_K] + 2 * (h_RE.to(dtype) @ e_KE.T)
             total = total + F.softplus(-on_data).sum() + F.softplus(on_noise).sum()
             places += len(symbol_R)
         assert isinstance(total, Tensor)
@@ -139,7 +126,10 @@ class WordNCE(FieldLearner):
         """Against the same noise every time, and as criterion how well the words of dev text are chosen among others."""
         known = self.usable(dev)
         with torch.no_grad():
-            losses = [(self.loss(part, generator(0, "dev"), None), part.n_words + len(part)) for part in in_parts(known)]
+            losses = [
+                (self.loss(self.potential, part, generator(0, "dev"), None), part.n_words + len(part))
+                for part in in_parts(known)
+            ]
         loss = float(sum(loss * places for loss, places in losses)) / sum(places for _, places in losses)
         if not self.tilted:
             choice = self.dev_choice.of(known, self.trf)
@@ -159,11 +149,11 @@ class WordNCE(FieldLearner):
         return {
             "trf": self.trf.state_dict(),
             "marker_bias": self.marker_bias.detach(),
-            "optimiser": self.optimiser.state_dict(),
+            "descent": self.descent.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.trf.load_state_dict(state["trf"])
         with torch.no_grad():
             self.marker_bias.copy_(state["marker_bias"])
-        self.optimiser.load_state_dict(state["optimiser"])
+        self.descent.load_state_dict(state["descent"])

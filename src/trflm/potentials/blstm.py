@@ -23,6 +23,7 @@ from trflm.kinds import Start
 from trflm.potentials.dropout import check_share, dropout
 from trflm.potentials.protocol import start_from_word2vec
 from trflm.ranges import Layers, Positive, Share, Size
+from trflm.recurrent.fast_recurrence import read_fast
 from trflm.recurrent.prefixes import prefix_tree
 from trflm.recurrent.recurrence import read_on, read_packed, read_tree
 from trflm.text import Batch
@@ -184,6 +185,8 @@ class BLSTM(nn.Module):
 class Stack(nn.Module):
     """The layers of one direction, and the map to the embedding's size if that differs from the units."""
 
+    train_in_bf16 = False  # the products of the layers, in a potential that is not asked to `score`
+
     def __init__(self, width: int, config: BLSTMConfig) -> None:
         super().__init__()
         H = config.units
@@ -195,12 +198,17 @@ class Stack(nn.Module):
 
     def forward(self, rows_DI: Tensor, reading: "Reading", rng: Generator | None) -> Tensor:
         """[P, E] the top layer after each state's input, mapped to the embedding's size."""
+        dtype = torch.bfloat16 if self.train_in_bf16 else rows_DI.dtype
         x = dropout(rows_DI, self.dropout, rng)
         for k, (w_input, w_recurrent, bias) in enumerate(zip(self.input, self.recurrent, self.gate_bias, strict=True)):
-            gates = F.linear(x, w_input, bias)
+            gates = F.linear(*(factor.to(dtype) for factor in (x, w_input, bias)))
             if k == 0:
                 gates = F.embedding(reading.row_P, gates)  # W x + b once for each distinct input
-            if reading.parent_P is None:
+            if self.train_in_bf16:
+                assert reading.parent_P is None  # a tree is for scoring
+                zero_SH = w_recurrent.new_zeros(reading.sizes[0], w_recurrent.shape[1])
+                x, _ = read_fast(gates, w_recurrent, reading.sizes, zero_SH, zero_SH)
+            elif reading.parent_P is None:
                 x = read_packed(gates, w_recurrent, reading.sizes)
             else:
                 x = read_tree(gates, w_recurrent, reading.sizes, reading.parent_P)

@@ -1,7 +1,7 @@
 """What a potential is to the rest of the project. Every potential is an `nn.Module` with these methods."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Generator, Tensor, nn
@@ -39,6 +39,13 @@ class Potential(Protocol):
     def state_dict(self) -> dict[str, Any]: ...
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> Any: ...
+
+
+@runtime_checkable
+class Layers(Protocol):
+    """A module within a potential that can multiply in bf16."""
+
+    train_in_bf16: bool  # the products of training, on a CPU that has instructions for it; never those of `score`
 
 
 class PotentialConfig(Protocol):
