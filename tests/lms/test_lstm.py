@@ -58,6 +58,16 @@ def assert_scores(lm: LanguageModel, sentences: list[str], expected: list[list[f
     torch.testing.assert_close(lm.log_prob(sentences), torch.tensor([sum(row) for row in expected]), rtol=1e-4, atol=1e-5)
 
 
+def test_scoring_in_bf16_rounds_a_little_and_only_where_it_is_asked_for(lstm):
+    """bf16 has 8 bits: factors and logits of up to 3 are off by 1/256 of themselves, some to either side."""
+    exact = lstm.log_prob(SENTENCES)
+    assert lstm.use_bf16(anyway=True)
+    rounded = lstm.log_prob(SENTENCES)
+    lstm.score_in_bf16 = False
+    assert torch.equal(lstm.log_prob(SENTENCES), exact)
+    assert 0 < float((rounded - exact).abs().max()) < 0.1
+
+
 def test_shared_prefixes_score_as_one_by_one(lstm: LSTM) -> None:
     assert_scores(lstm, SENTENCES, plain_log_probs(lstm, SENTENCES, preserve=False))
 

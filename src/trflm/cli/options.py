@@ -13,7 +13,7 @@ Text = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[TEXT]", help
 File = Annotated[str, tyro.conf.arg(metavar="FILE")]  # or an address such as s3://bucket/file
 Threads = Annotated[ThreadCount, tyro.conf.arg(metavar="N", help="CPU threads; 0 leaves the choice to torch.")]
 BF16 = Annotated[
-    bool, tyro.conf.arg(name="bf16", help="Random fields multiply in bf16, on a CPU that has instructions for it.")
+    bool, tyro.conf.arg(name="bf16", help="Random fields and LSTMs multiply in bf16, on a CPU that has instructions for it.")
 ]
 Device = Annotated[
     str, tyro.conf.arg(metavar="NAME", help="Where networks compute, as torch names it: cpu, cuda, cuda:1, mps.")

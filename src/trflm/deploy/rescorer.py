@@ -105,7 +105,8 @@ class Rescorer:
     def load(cls, path: Path | str, bf16: bool = False, device: str = "cpu") -> "Rescorer":
         """The Rescorer of a directory that `trf tune --out DIR` or `save` made. Its content is checked against its hashes.
 
-        With `bf16` random fields multiply in bf16, on a CPU that has instructions for it; `device` is where networks compute.
+        With `bf16` random fields and LSTMs multiply in bf16, on a CPU that has instructions for it; `device` is where networks
+        compute.
         """
         path = Path(path)
         found = stored.read(path)

@@ -76,7 +76,7 @@ def load_model(path: Path | str, bf16: bool = False, device: str = "cpu") -> Lan
 
     Args:
         path: A run directory of `trf train`, a saved model directory or an ARPA file (.arpa, .arpa.gz).
-        bf16: Multiply in bf16, if the model is a random field and the CPU has instructions for it.
+        bf16: Multiply in bf16, if the model is a random field or an LSTM and the CPU has instructions for it.
         device: Where a network computes its scores: "cpu", or as torch names a GPU. N-gram models are looked up on the CPU.
     """
     path = Path(path)
@@ -111,7 +111,10 @@ def _load_directory(path: Path, bf16: bool) -> tuple[LanguageModel, dict[str, An
         state, _ = load_content(last, vocab)
         with belonging(last):
             check_size(model, vocab, state)
-            return model.stored(vocab, state), config
+            directed = model.stored(vocab, state)
+        if bf16 and isinstance(directed, LSTM):
+            directed.use_bf16()
+        return directed, config
     lm = load_fields(path, model, recipe, vocab)
     if bf16:
         lm.engine.use_bf16()

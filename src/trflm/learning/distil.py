@@ -86,6 +86,8 @@ class DistilConfig(CopiesConfig, DescentConfig):
         for name, model in zip(self.teachers, models, strict=True):
             if model.vocab.words != context.vocab.words:
                 raise InputError(f"learner.teachers: {name!r} has another vocabulary than this run; train it on this text")
+            if self.bf16 and isinstance(model, LSTM):
+                model.use_bf16()
         copies = Copies(context.sample, len(context.vocab), context.trf.max_length, self)
         return Distil(
             context.trf,

@@ -154,13 +154,17 @@ def read_on(gates_T4H: Tensor, weight_4HH: Tensor, h_H: Tensor, c_H: Tensor) -> 
 
 
 def read_tree(gates_P4H: Tensor, weight_4HH: Tensor, sizes: Sequence[int], parent_P: Tensor) -> Tensor:
-    """[P, H] h after each prefix of a tree, level after level of these sizes; the first level follows the zero state."""
+    """[P, H] h after each prefix of a tree, level after level of these sizes; the first level follows the zero state.
+
+    Products are in the type of W, all else in that of the gates.
+    """
     h = c = gates_P4H.new_zeros(1, weight_4HH.shape[1])
     before, low, levels = 0, 0, []  # where the level before starts, where this one does
     for gates in gates_P4H.split(list(sizes)):
         parent = parent_P[low : low + len(gates)] - before if levels else torch.zeros_like(parent_P[: len(gates)])
         every = torch.arange(len(gates), device=gates.device)
-        h, c = next_states(F.linear(h, weight_4HH), parent, gates, every, c)  # W h once for each parent
+        product = F.linear(h.to(weight_4HH.dtype), weight_4HH).to(h.dtype)  # W h once for each parent
+        h, c = next_states(product, parent, gates, every, c)
         before, low = low, low + len(gates)
         levels.append(h)
     return torch.cat(levels)

@@ -28,7 +28,7 @@ class FastWindowLoss:
     def __call__(self, lstm: LSTM, window_TS: Tensor, state: State, rng: Generator) -> tuple[Tensor, State]:
         h_TSH, state = read(lstm, window_TS[:-1], state, rng, self.dtype)
         h_NH, target_N = h_TSH.flatten(0, 1), window_TS[1:].flatten()
-        weight_VH = lstm.embedding.weight if lstm.output_weight is None else lstm.output_weight
+        weight_VH = lstm.output_matrix
         if self.softmax is None:
             return exact_loss(h_NH, weight_VH, lstm.output_bias, target_N, self.dtype), state
         return self.softmax.loss(h_NH, weight_VH, lstm.output_bias, target_N, self.dtype, rng), state
