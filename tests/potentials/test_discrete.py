@@ -1,6 +1,7 @@
 """The discrete potential against a dictionary of features, sentence by sentence and symbol by symbol."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -79,11 +80,12 @@ def test_equals_a_dictionary(types, compiled):
     weight_of = {decoded(potential.features, k): weight for k, weight in enumerate(potential.weight.tolist())}
     assert weight_of.keys() == {feature for row in rows_of(text) for feature, _ in occurrences(row, names)}
 
-    phi, share, touching = [], [], []
+    phi, share, last, touching = [], [], [], []
     for row in rows_of(other):
         found = [(weight_of.get(feature, 0.0), covered) for feature, covered in occurrences(row, names)]
         phi.append(sum(weight for weight, _ in found) + sum(b_V[w] for w in row))
         share += [b_V[w] + sum(weight / len(covered) for weight, covered in found if i in covered) for i, w in enumerate(row)]
+        last += [b_V[w] + sum(weight for weight, covered in found if i == max(covered)) for i, w in enumerate(row)]
         touching += [b_V[w] + sum(weight for weight, covered in found if i in covered) for i, w in enumerate(row)]
     for value, expected in (
         (potential(other), phi),
@@ -92,6 +94,10 @@ def test_equals_a_dictionary(types, compiled):
         (potential.touching(other), touching),
     ):
         torch.testing.assert_close(value.detach(), torch.tensor(expected, dtype=torch.float64), rtol=1e-10, atol=1e-10)
+    potential.config = replace(potential.config, to_last=True)
+    torch.testing.assert_close(
+        potential.contributions(other).detach(), torch.tensor(last, dtype=torch.float64), rtol=1e-10, atol=1e-10
+    )
 
 
 def decoded(features: Features, k: int) -> tuple:

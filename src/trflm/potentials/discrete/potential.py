@@ -43,6 +43,9 @@ class DiscreteConfig:
     unigram: bool = True  # start as a unigram model; say false under a [reference], which is one or better
     classes: Count = 200  # so many classes of words, by bigram exchange on the training text
     classes_file: PathName = ""  # lines `word class`; then `classes` plays no part
+    to_last: bool = (
+        False  # a feature counts for the last word it covers, as in a model that reads on; else for all in equal shares
+    )
     rate: Positive = 1.0  # its weights are moved at so many times learner.lr (by Adagrad, see learning/adam.py)
     kind: Literal["discrete"] = "discrete"
 
@@ -138,9 +141,12 @@ class Discrete(nn.Module):
         return sum_places(batch, sum_M) + batch.sum_words(self.start_V[batch.ids_N])
 
     def contributions(self, batch: Batch, rng: Generator | None = None) -> Tensor:
-        """[N] each feature's weight goes in equal shares to the words it covers (markers get none)."""
+        """[N] each feature's weight goes in equal shares to the words it covers (markers get none), or to the last of them."""
         value_F, found, places = self._occurrences(batch)
         word_FU, is_word_FU = self._words_of(found, places, batch)
+        if self.config.to_last:
+            last_F = torch.where(is_word_FU, word_FU, 0).amax(1)
+            return self.start_V[batch.ids_N].index_add(0, last_F, value_F)
         return self._to_words(value_F / is_word_FU.sum(1), word_FU, is_word_FU, batch)
 
     def touching(self, batch: Batch) -> Tensor:
