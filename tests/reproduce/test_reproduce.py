@@ -88,11 +88,11 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def make(place: Path, rows: str = "", train: bool = True) -> Results:
+def make(place: Path, rows: str = "", train: bool = True, bf16: bool = False) -> Results:
     plan = read_plan(place / "recipes")
     overrides = tuple(f"data.{part}={place / 'data/text.txt'}" for part in ("train", "valid"))
     source = Source(place / "recipes", place / "out", overrides, train)
-    return reproduce(plan, choose_rows(plan, rows), place / "data", source, 1, Quiet, 0.1)
+    return reproduce(plan, choose_rows(plan, rows), place / "data", source, 1, Quiet, 0.1, bf16)
 
 
 def test_a_table_from_nothing_and_again_from_what_is_there(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,9 +182,23 @@ def test_an_lstm_that_remembers_is_given_all_sentences_in_one_text(place: Path, 
         assert np.abs(kept - np.load(place / "out/scores/lstm.test.npz")["log_prob_H"]).max() > 1e-3
 
 
+def test_lists_may_be_scored_in_bf16_but_not_the_text(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = make(place, "lstm")
+    exact = np.load(place / "out/scores/lstm.test.npz")["log_prob_H"]
+    for module in ("trflm.reproduce.results", "trflm.lms.lstm.model"):  # products in bf16 are slow elsewhere, not impossible
+        monkeypatch.setattr(f"{module}.has_bf16", lambda: True)
+    rounded = make(place, "lstm", bf16=True)
+    difference = np.abs(np.load(place / "out/scores/lstm.test.npz")["log_prob_H"] - exact).max()
+    assert 0 < difference < 0.3
+    assert rounded.made.machine == f"{plain.made.machine}, lists scored in bf16"
+    for results in (plain, rounded):
+        assert isinstance(results.rows[0], ModelRow)
+    assert rounded.rows[0].perplexity == plain.rows[0].perplexity  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def test_a_model_is_read_and_hashed_once_for_all_its_rows(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read, hashed = [], []
-    monkeypatch.setattr(row_module, "load_model", lambda run: read.append(run.name) or load_model(run))
+    monkeypatch.setattr(row_module, "load_model", lambda run, *_: read.append(run.name) or load_model(run))
     monkeypatch.setattr(row_module, "model_hash", lambda run: hashed.append(run.name) or model_hash(run))
     make(place, "kn,lstm,kn+lstm")  # the LSTM in three ways
     assert read == hashed == ["kn", "lstm"]

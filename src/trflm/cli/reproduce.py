@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from trflm.cli.options import Quiet, Threads, set_up
+from trflm.cli.options import BF16, Quiet, Threads, set_up
 from trflm.errors import TrainingError
 from trflm.ranges import NotNegative, Seed
 
@@ -31,6 +31,7 @@ def reproduce(
     perplexity_minutes: Annotated[
         NotNegative, tyro.conf.arg(metavar="X", help="For the interval of each random field's perplexity; 0: none.")
     ] = 20.0,
+    bf16: BF16 = False,
     seed: Annotated[Seed, tyro.conf.arg(metavar="S", help="Of bootstrap intervals and shuffling.")] = 1,
     threads: Threads = 0,
     quiet: Quiet = False,
@@ -58,7 +59,7 @@ def reproduce(
         overrides.append(f"run.threads={threads}")
     try:
         source = Source(recipes, out, tuple(overrides), not no_train)
-        results = make(plan, chosen, data, source, seed, lambda: progress(quiet), perplexity_minutes)
+        results = make(plan, chosen, data, source, seed, lambda: progress(quiet), perplexity_minutes, bf16)
     except Interrupted as stop:
         sys.exit(stop.exit_code)
     print(markdown(results))

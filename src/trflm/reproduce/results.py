@@ -24,6 +24,7 @@ from trflm.reproduce.plan import Plan, Row
 from trflm.reproduce.record import ListFacts, Made, MissingRow, Results, RowResult
 from trflm.reproduce.row import Evaluation
 from trflm.reproduce.scores import read_named
+from trflm.speed.bf16 import has_bf16
 
 
 def reproduce(
@@ -34,8 +35,10 @@ def reproduce(
     seed: int,
     progress: Callable[[], Progress],
     perplexity_minutes: float = 0.0,
+    bf16: bool = False,
 ) -> Results:
-    """Make the rows and write the tables into `source.out`; the results are returned as they are stored."""
+    """Make the rows and write the tables into `source.out`; the results are returned as they are stored. With `bf16` lists are
+    scored with products in bf16, where the CPU can; `made.machine` says so."""
     say = progress().say
     # 1. Everything that can be wrong is looked at before anything is trained.
     text = data / plan.text.test
@@ -48,16 +51,18 @@ def reproduce(
     dev, test = (read_named(name, of.files(data), plan.text.mapping) for name, of in (("dev", plan.dev), ("test", plan.test)))
     if dev.hashed == test.hashed:
         raise InputError("the dev and the test lists are the same: weights are never tuned on the set that is reported")
-    keep = source.out / "scores"
-    evaluation = Evaluation(dev, test, text, keep, seed, plan.baseline, plan.rival, say, perplexity_minutes)
-    base = evaluation.baselines
+    keep, bf16 = source.out / "scores", bf16 and has_bf16()
+    evaluation = Evaluation(dev, test, text, keep, seed, plan.baseline, plan.rival, say, perplexity_minutes, bf16)
+    base, made = evaluation.baselines, provenance()
+    if bf16:
+        made["machine"] = f"{made['machine']}, lists scored in bf16"
     results = Results(
         title=plan.title,
         about=plan.about,
         baseline=plan.baseline,
         rival=plan.rival,
         seed=seed,
-        made=Made(**provenance(), processor=platform.processor(), date=time.strftime("%Y-%m-%d")),
+        made=Made(**made, processor=platform.processor(), date=time.strftime("%Y-%m-%d")),
         lists={named.name: facts(named.lists) for named in (dev, test)},
         references={
             WITHOUT_LM: evaluation.figures(base.without_lm),

@@ -65,16 +65,19 @@ class Evaluation:
         rival: str,
         say: Callable[[str], None],
         perplexity_minutes: float = 0.0,  # for the interval of each random field; 0: none
+        bf16: bool = False,  # lists are scored in bf16, where the CPU can; perplexities never
     ) -> None:
         self.dev, self.test, self.text, self.keep, self.seed = dev, test, text, keep, seed
         self.baseline, self.rival, self.say, self.perplexity_minutes = baseline, rival, say, perplexity_minutes
+        self.bf16 = bf16
         self.baselines = Baselines(test.lists)
         self.models: dict[str, Model] = {}
         self.errors: dict[str, WordErrors] = {}
 
     def add(self, name: str, run: Path) -> None:
         """Read and score the model of a run, for all rows that it is in."""
-        self.models[name] = self.scored(name, run, load_model(run), model_hash(run))
+        hashed = model_hash(run) + (" bf16" if self.bf16 else "")
+        self.models[name] = self.scored(name, run, load_model(run, self.bf16), hashed)
 
     def scored(self, name: str, run: Path, lm: LanguageModel, hashed: str, in_order: bool = False) -> Model:
         """Every hypothesis of both sets scored by the model, each distinct sentence once."""
@@ -111,7 +114,7 @@ class Evaluation:
             parameters=lm.n_parameters(),
             training_seconds=training_seconds(run),
             rescoring_seconds=model.test.seconds / len(self.test.lists.nbest),
-            perplexity=self.perplexity(lm),
+            perplexity=self.perplexity(model),
             perplexity_interval=self.perplexity_interval(model),
             changed=self.examples(passed, lm),
             strategies={"reset": wer, **self.in_order(model)} if strategies else None,
@@ -160,10 +163,14 @@ class Evaluation:
         }
         return {how: self.figures(self.second_pass([way]).errors) for how, way in ways.items()}
 
-    def perplexity(self, lm: LanguageModel) -> TextPerplexity | None:
+    def in_fp32(self, model: Model) -> LanguageModel:
+        return load_model(model.run) if self.bf16 else model.lm
+
+    def perplexity(self, model: Model) -> TextPerplexity | None:
         """On the test text: exact, or None for a random field, whose normalisation is an estimate only."""
-        if not lm.normalised:
+        if not model.lm.normalised:
             return None
+        lm = self.in_fp32(model)
         text = read_corpus(self.text, lm.vocab).sentences.long()
         preserve = lm.in_order().get("preserve")
         return TextPerplexity(
@@ -182,7 +189,7 @@ class Evaluation:
             return from_record(FieldPerplexity, kept["found"])
         self.say(f"{model.name}: perplexity, an interval within {minutes:g} minutes")
         text = read_corpus(self.text, model.lm.vocab).sentences.long()
-        measured = perplexity(model.lm, text, effort=Effort(minutes, seed=seed), say=self.say)
+        measured = perplexity(self.in_fp32(model), text, effort=Effort(minutes, seed=seed), say=self.say)
         names = ("low", "high", "estimate", "how", "minutes", "rounds", "burn_in")
         found = FieldPerplexity(own=measured.perplexity, **{name: getattr(measured, name) for name in names})
         if not measured.interrupted:
