@@ -13,6 +13,7 @@ from torch import Tensor
 
 from trflm.potentials.cnn.layers import Rows
 from trflm.speed import compiled
+from trflm.speed.products import times
 from trflm.text import Batch
 
 
@@ -107,5 +108,4 @@ class SumRows(torch.autograd.Function):
         n_pairs = len(index.output_bags) // len(y_U)
         grad = grads[0].view(-1, bank.shape[1] // n_pairs)  # its first row, before the first sentence, is zero
         into_table = F.embedding_bag(index.outputs, grad, index.output_bags, mode="sum").view(len(y_U), -1)
-        into_bank = (into_table.t() @ y_U).t()  # faster by a fifth than y_U.t() @ into_table
-        return into_table @ bank.t(), into_bank, None, None, None
+        return times(into_table, bank.t()), times(y_U.t(), into_table), None, None, None

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from trflm.potentials.cnn import winograd
 from trflm.speed import compiled
+from trflm.speed.products import products
 from trflm.text import Batch
 
 CHUNK = 256  # rows at once: what is computed from them stays in the cache
@@ -132,7 +133,7 @@ class PooledConvolution(torch.autograd.Function):
         into_f_RC = torch.empty_like(f_RC)
         into_f_RC[0] = into_f_RC[-1] = 0
         for a, b in winograd.chunks(len(f_RC)):
-            tensors = (torch.bmm(points(a, b), filter_8SC), f_RC, keep_R, before_C, into_f_RC)
+            tensors = (products(points(a, b), filter_8SC), f_RC, keep_R, before_C, into_f_RC)
             unpool_points(a, *(tensor.numpy() for tensor in tensors))
         return into_f_RC, winograd.filter_gradient(pooled_points_of(f_RC, ctx.rows), grad_RS), None
 

@@ -21,6 +21,7 @@ from trflm.potentials.cnn.bank import SumRows, TableIndex
 from trflm.potentials.cnn.layers import Convolution, MaxPool, PooledConvolution, Rows, half_offsets
 from trflm.potentials.dropout import check_share, dropout
 from trflm.ranges import Layers, Positive, Share, Size, Width
+from trflm.speed.products import multiply
 from trflm.speed.word_cache import WordCache
 from trflm.text import Batch
 
@@ -90,34 +91,34 @@ class CNNLayers(nn.Module):
     def features_of_rows(self, batch: Batch, rng: torch.Generator | None) -> tuple[Tensor, Tensor]:
         """([R, d_s] the features where the layers have them, zero between sentences; [N] the row of each position)."""
         rows = Rows(batch, [self.config.pool_width, self.config.stack_width])
-        h_RC = self._first_layer(self._bank(batch, rows), rows, rng)
+        f_RC = self._bank(batch, rows)
+        if f_RC.dtype == torch.bfloat16 and (rng is None or self.config.dropout == 0):
+            return torch.relu(bf16.Stack16.apply(f_RC, self.skip, rows, *self.stack)), rows.row_N
+        h_RC = self._first_layer(f_RC.to(self.skip.dtype), rows, rng)
         total_RS = self.skip[0] * h_RC
-        convolution = bf16.Convolution16 if self._in_bf16() else Convolution
         for weight, a_S in zip(self.stack[1:], self.skip[1:], strict=True):
-            h_RC = convolution.apply(h_RC, weight, rows)
+            h_RC = Convolution.apply(h_RC, weight, rows)
             total_RS = torch.addcmul(total_RS, a_S, h_RC)
         return torch.relu(total_RS), rows.row_N
 
     def _first_layer(self, f_RC: Tensor, rows: Rows, rng: torch.Generator | None) -> Tensor:
         """Pooling, and the first layer of the stack."""
         width, weight, share = self.config.pool_width, self.stack[0], self.config.dropout
-        if self._in_bf16() and (rng is None or share == 0):
-            return bf16.PooledConvolution16.apply(f_RC, weight, rows)
         if PooledConvolution.applies(width, weight) and (rng is None or share == 0):
             return PooledConvolution.apply(f_RC, weight, rows)
         return Convolution.apply(dropout(MaxPool.apply(f_RC, width, rows), share, rng), weight, rows)
 
     def _bank(self, batch: Batch, rows: Rows) -> Tensor:
-        """[R, K*w] the bank before its ReLU, as sums of table rows; zero between sentences."""
+        """[R, K*w] the bank before its ReLU, as sums of table rows; zero between sentences. In bf16 if that is wanted."""
         words_U, word_N = batch.distinct_words
-        table, slot_U = self.word_table.of(self, words_U)
+        in_bf16 = self.train_in_bf16 and bf16.applies(self.embedding, self.config.pool_width)
+        factors = F.embedding(words_U, self.embedding), self.projection, self.projection_bias
+        y_U = torch.relu(F.linear(*((factor.bfloat16() for factor in factors) if in_bf16 else factors)))
+        table, slot_U = (None, torch.arange(1, 1 + len(words_U))) if in_bf16 else self.word_table.of(self, words_U)
         index = TableIndex.build(batch, rows, word_N.long(), slot_U, self.offsets, self.config.bank_width)
-        y_U = torch.relu(F.linear(F.embedding(words_U, self.embedding), self.projection, self.projection_bias))
-        sum_rows = bf16.SumRows16 if self._in_bf16() else SumRows
-        return sum_rows.apply(y_U, self.bank.flatten(1), table, index, rows.n_rows)
-
-    def _in_bf16(self) -> bool:
-        return self.train_in_bf16 and bf16.applies(self.embedding, self.config.pool_width)
+        if table is None:
+            return bf16.SumRows16.apply(y_U, self.bank.flatten(1), index, rows.n_rows, len(self.offsets))
+        return SumRows.apply(y_U, self.bank.flatten(1), table, index, rows.n_rows)
 
 
 class WordTable(WordCache):
@@ -128,10 +129,7 @@ class WordTable(WordCache):
 
         def compute(words: Tensor, out: Tensor) -> None:
             y_U = torch.relu(F.linear(cnn.embedding[words], cnn.projection, cnn.projection_bias))
-            if cnn._in_bf16():
-                bf16.table_rows(y_U, cnn.bank.flatten(1), out)
-            else:
-                torch.mm(y_U, cnn.bank.flatten(1), out=out)
+            multiply(y_U, cnn.bank.flatten(1), out)
 
         parameters = (cnn.embedding, cnn.projection, cnn.projection_bias, cnn.bank)
         with torch.no_grad():

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from trflm.speed import compiled
+from trflm.speed.products import add_products, products
 
 Points = Callable[[int, int], Tensor]  # (a, b) -> [8, b - a, C]: B^T d of the groups a..b
 WIDTH, OUTPUTS, INPUTS = 3, 6, 8
@@ -110,19 +111,19 @@ def convolve(points: Points, weight: Tensor, n_rows: int) -> Tensor:
     out_RS = weight.new_empty(n_rows, weight.shape[2])
     out_RS[0] = out_RS[-1] = 0
     for a, b in chunks(n_rows):
-        write_rows(a, torch.bmm(points(a, b), filter_8CS), out_RS)
+        write_rows(a, products(points(a, b), filter_8CS), out_RS)
     return out_RS
 
 
 def filter_gradient(points: Points, grad_RS: Tensor) -> Tensor:
     """[C, 3, S] the gradient of the filter: G^T sum_T (B^T d) (A g)^T."""
-    of_gradient, total_8CS = gradient_points_of(grad_RS), None
+    of_gradient, total_8SC = gradient_points_of(grad_RS), None
     for a, b in chunks(len(grad_RS)):
-        factors = points(a, b).transpose(1, 2), of_gradient(a, b)
-        total_8CS = torch.bmm(*factors) if total_8CS is None else total_8CS.baddbmm_(*factors)
-    assert total_8CS is not None  # there is at least one group
-    _, C, S = total_8CS.shape
-    return (grad_RS.new_tensor(G).t() @ total_8CS.view(INPUTS, C * S)).view(WIDTH, C, S).transpose(0, 1)
+        factors = of_gradient(a, b).transpose(1, 2), points(a, b)
+        total_8SC = products(*factors) if total_8SC is None else add_products(total_8SC, *factors)
+    assert total_8SC is not None  # there is at least one group
+    _, S, C = total_8SC.shape
+    return (grad_RS.new_tensor(G).t() @ total_8SC.view(INPUTS, S * C)).view(WIDTH, S, C).permute(2, 0, 1)
 
 
 def chunks(n_rows: int) -> Iterator[tuple[int, int]]:
