@@ -1,11 +1,14 @@
 """Products by oneDNN are those of torch, whatever lies how in memory."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
+import torch.nn.functional as F
 from harness import rng
 
 from trflm.speed import products
-from trflm.speed.products import add_products, multiply, onednn_pays, times
+from trflm.speed.products import add_products, linear, multiply, onednn_pays, times
 
 
 @pytest.fixture(params=[True, False], ids=["onednn", "torch"])
@@ -40,9 +43,28 @@ def test_products_are_the_sums(shape: tuple[int, int, int]):
 
 
 @pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_linear_has_the_gradients_of_torch(with_bias: bool):
+    x, weight, bias = drawn(30, 20), drawn(25, 20), drawn(25) if with_bias else None
+    factors = [tensor for tensor in (x, weight, bias) if tensor is not None]
+    into = drawn(30, 25, 1).squeeze(2)
+
+    def gradients(function: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
+        leaves = [tensor.clone().requires_grad_() for tensor in factors]
+        output = function(*leaves)
+        return [output.detach(), *torch.autograd.grad((output * into).sum(), leaves)]
+
+    for found, wanted in zip(gradients(linear), gradients(F.linear), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    alone = x.clone().requires_grad_()  # weights that are held
+    assert torch.autograd.grad(linear(alone, weight).sum(), alone)[0].shape == x.shape
+
+
+@pytest.mark.usefixtures("way")
 def test_other_numbers_are_left_to_torch():
     left, right = drawn(4, 5).double(), drawn(5, 6).double()
     assert torch.equal(times(left, right), left @ right)
+    assert torch.equal(linear(left, right.t()), F.linear(left, right.t()))
 
 
 def test_the_cpu_is_asked(monkeypatch: pytest.MonkeyPatch):

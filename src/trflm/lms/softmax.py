@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from trflm.lms.proposals.protocol import DRAW, draw_at
 from trflm.speed import compiled
+from trflm.speed.products import linear
 
 FEW = 64  # trials of one class; the logits of more of them are one product
 
@@ -38,11 +39,11 @@ class FullSoftmax(nn.Module):
         self.bias = nn.Parameter(torch.empty(n_words))
 
     def log_prob(self, h_RH: Tensor, word_R: Tensor) -> Tensor:
-        return -F.cross_entropy(F.linear(h_RH, self.weight, self.bias), word_R, reduction="none")
+        return -F.cross_entropy(linear(h_RH, self.weight, self.bias), word_R, reduction="none")
 
     @torch.no_grad()
     def choose(self, h_RH: Tensor, row_T: Tensor, given_T: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-        log_prob_RV = F.linear(h_RH, self.weight, self.bias).log_softmax(1)
+        log_prob_RV = linear(h_RH, self.weight, self.bias).log_softmax(1)
         level_T = torch.rand(len(row_T), generator=rng, dtype=torch.float64).to(row_T.device)
         word_T = choose_or_take(log_prob_RV, row_T, given_T, level_T)
         return word_T, log_prob_RV[row_T, word_T]
@@ -73,7 +74,7 @@ class ClassSoftmax(nn.Module):
 
     def log_prob(self, h_RH: Tensor, word_R: Tensor) -> Tensor:
         class_R = self.class_V[word_R]
-        of_class_R = -F.cross_entropy(F.linear(h_RH, self.class_weight, self.class_bias), class_R, reduction="none")
+        of_class_R = -F.cross_entropy(linear(h_RH, self.class_weight, self.class_bias), class_R, reduction="none")
         order_R, counts = self._by_class(class_R)
         place_R = self.place_V[word_R[order_R]] - self._starts_of(class_R[order_R])
         # Split once: the gradient of a split is one concatenation, that of every slice would be a whole matrix.
@@ -83,7 +84,7 @@ class ClassSoftmax(nn.Module):
             strict=True,
         )  # fmt: skip
         parts = [
-            -F.cross_entropy(F.linear(h_rH, weight, bias), place_r, reduction="none")
+            -F.cross_entropy(linear(h_rH, weight, bias), place_r, reduction="none")
             for h_rH, place_r, weight, bias in by_class
             if len(h_rH)
         ]
@@ -92,7 +93,7 @@ class ClassSoftmax(nn.Module):
     @torch.no_grad()
     def choose(self, h_RH: Tensor, row_T: Tensor, given_T: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
         level_2T = torch.rand(2, len(row_T), generator=rng, dtype=torch.float64).to(row_T.device)
-        of_class_RK = F.linear(h_RH, self.class_weight, self.class_bias).log_softmax(1)
+        of_class_RK = linear(h_RH, self.class_weight, self.class_bias).log_softmax(1)
         given_class_T = torch.where(given_T == DRAW, DRAW, self.class_V[given_T.clamp(min=0)])
         class_T = choose_or_take(of_class_RK, row_T, given_class_T, level_2T[0])
 

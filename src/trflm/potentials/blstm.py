@@ -26,6 +26,7 @@ from trflm.ranges import Layers, Positive, Share, Size
 from trflm.recurrent.fast_recurrence import read_fast
 from trflm.recurrent.prefixes import prefix_tree
 from trflm.recurrent.recurrence import read_on, read_packed, read_tree
+from trflm.speed.products import linear
 from trflm.text import Batch
 from trflm.text.batch import SCORING_WORDS, is_long
 
@@ -201,7 +202,7 @@ class Stack(nn.Module):
         dtype = torch.bfloat16 if self.train_in_bf16 else rows_DI.dtype
         x = dropout(rows_DI, self.dropout, rng)
         for k, (w_input, w_recurrent, bias) in enumerate(zip(self.input, self.recurrent, self.gate_bias, strict=True)):
-            gates = F.linear(*(factor.to(dtype) for factor in (x, w_input, bias)))
+            gates = linear(*(factor.to(dtype) for factor in (x, w_input, bias)))
             if k == 0:
                 gates = F.embedding(reading.row_P, gates)  # W x + b once for each distinct input
             if self.train_in_bf16:
@@ -213,7 +214,7 @@ class Stack(nn.Module):
             else:
                 x = read_tree(gates, w_recurrent, reading.sizes, reading.parent_P)
             x = dropout(x, self.dropout, rng)
-        return x if self.output is None else F.linear(x, self.output)
+        return x if self.output is None else linear(x, self.output)
 
     def zero_state(self) -> list[tuple[Tensor, Tensor]]:
         """(h, c) of each layer."""
@@ -223,9 +224,9 @@ class Stack(nn.Module):
     def read_on(self, x_TI: Tensor, state: list[tuple[Tensor, Tensor]]) -> Tensor:
         """[T, E] the same for the next words of one text, from the state of each layer, which becomes that after the last."""
         for k, (w_input, w_recurrent, bias) in enumerate(zip(self.input, self.recurrent, self.gate_bias, strict=True)):
-            x_TI, c_H = read_on(F.linear(x_TI, w_input, bias), w_recurrent, *state[k])
+            x_TI, c_H = read_on(linear(x_TI, w_input, bias), w_recurrent, *state[k])
             state[k] = (x_TI[-1], c_H)
-        return x_TI if self.output is None else F.linear(x_TI, self.output)
+        return x_TI if self.output is None else linear(x_TI, self.output)
 
 
 def with_markers(batch: Batch, start: int, end: int) -> Batch:

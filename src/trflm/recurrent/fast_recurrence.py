@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from trflm.recurrent.recurrence import advance, retreat
+from trflm.speed.products import linear, times
 
 
 def read_fast(gates_NG: Tensor, weight_GH: Tensor, running: list[int], h_SH: Tensor, c_SH: Tensor) -> tuple[Tensor, Tensor]:
@@ -33,7 +34,7 @@ class FastRecurrence(torch.autograd.Function):
         h_NH, c_NH = (h_SH.new_empty(len(gates_NG), h_SH.shape[1]) for _ in range(2))
         for gates_nG, h_nH, c_nH in zip(*(x.split(running) for x in (gates_NG, h_NH, c_NH)), strict=True):
             n = len(h_nH)
-            gates_nG += h_SH[:n].to(dtype) @ weight_GH.t()
+            gates_nG += linear(h_SH[:n].to(dtype), weight_GH)
             advance(gates_nG, c_SH[:n], c_nH, h_nH)
             h_SH, c_SH = h_nH, c_nH
         ctx.save_for_backward(gates_NG, h_NH, c_NH, weight_GH, first_h_SH, first_c_SH)
@@ -49,16 +50,17 @@ class FastRecurrence(torch.autograd.Function):
         into_h_SH, into_c_SH = torch.zeros_like(first_h_SH), torch.zeros_like(first_c_SH)
         into_SG = torch.empty_like(gates_NG[: len(first_h_SH)])
         c_before = before(c_NH, ctx.running, first_c_SH)
-        times = zip(*(x.split(ctx.running) for x in (grads[0], gates_NG, c_NH, into_NG)), c_before, strict=True)
-        for grad_nH, gates_nG, c_nH, into_nG, c_before_nH in reversed(list(times)):
+        by_time = zip(*(x.split(ctx.running) for x in (grads[0], gates_NG, c_NH, into_NG)), c_before, strict=True)
+        for grad_nH, gates_nG, c_nH, into_nG, c_before_nH in reversed(list(by_time)):
             n = len(grad_nH)
             into_h_nH = into_h_SH[:n]
             into_h_nH += grad_nH
             retreat(gates_nG, c_before_nH, c_nH, into_h_nH, into_c_SH[:n], into_SG[:n])
             into_nG.copy_(into_SG[:n])
-            into_h_nH.copy_(into_nG @ weight_GH)
+            into_h_nH.copy_(times(into_nG, weight_GH))
         h_before_NH = torch.cat(before(h_NH, ctx.running, first_h_SH)).to(weight_GH.dtype)
-        return into_NG, (into_NG.t() @ h_before_NH).to(h_NH.dtype), None, None, None
+        into_weight_HG = times(h_before_NH.t(), into_NG)
+        return into_NG, into_weight_HG.t().to(h_NH.dtype).contiguous(), None, None, None
 
 
 def before(state_NH: Tensor, running: list[int], first_SH: Tensor) -> list[Tensor]:

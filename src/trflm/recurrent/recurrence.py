@@ -14,10 +14,10 @@ that follow P parents, X inputs.
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from trflm.speed import compiled
+from trflm.speed.products import linear, multiply, times
 
 
 def advance(gates_n4H: Tensor, c_before_nH: Tensor, c_nH: Tensor, h_nH: Tensor) -> None:
@@ -90,7 +90,7 @@ class Recurrence(torch.autograd.Function):
         h_NH, c_NH = (gates_N4H.new_empty(len(gates_N4H), H) for _ in range(2))
         h_BH = c_BH = gates_N4H.new_zeros(running[0], H)
         for gates_n4H, h_nH, c_nH in zip(*(x.split(running) for x in (gates_N4H, h_NH, c_NH)), strict=True):
-            gates_n4H.addmm_(h_BH[: len(h_nH)], weight_4HH.t())
+            multiply(h_BH[: len(h_nH)], weight_4HH.t(), gates_n4H, beta=1)
             advance(gates_n4H, c_BH[: len(h_nH)], c_nH, h_nH)
             h_BH, c_BH = h_nH, c_nH
         ctx.save_for_backward(gates_N4H, h_NH, c_NH, weight_4HH)
@@ -127,8 +127,9 @@ class Recurrence(torch.autograd.Function):
             torch.mul(into_c_nH[:, None], from_c_n3H, out=into_n4H[:, : 3 * H].view(n, 3, H))
             torch.mul(into_h_nH, from_h_nH, out=into_n4H[:, 3 * H :])
             into_c_nH *= forget_nH
-            torch.mm(into_n4H, weight_4HH, out=into_h_nH)
-        return into_gates_N4H, into_gates_N4H[n_first:].t() @ h_NH.index_select(0, before), None
+            multiply(into_n4H, weight_4HH, into_h_nH)
+        into_weight_H4H = times(h_NH.index_select(0, before).t(), into_gates_N4H[n_first:])
+        return into_gates_N4H, into_weight_H4H.t().contiguous(), None
 
 
 def read_packed(gates_N4H: Tensor, weight_4HH: Tensor, running: list[int]) -> Tensor:
@@ -163,7 +164,7 @@ def read_tree(gates_P4H: Tensor, weight_4HH: Tensor, sizes: Sequence[int], paren
     for gates in gates_P4H.split(list(sizes)):
         parent = parent_P[low : low + len(gates)] - before if levels else torch.zeros_like(parent_P[: len(gates)])
         every = torch.arange(len(gates), device=gates.device)
-        product = F.linear(h.to(weight_4HH.dtype), weight_4HH).to(h.dtype)  # W h once for each parent
+        product = linear(h.to(weight_4HH.dtype), weight_4HH).to(h.dtype)  # W h once for each parent
         h, c = next_states(product, parent, gates, every, c)
         before, low = low, low + len(gates)
         levels.append(h)

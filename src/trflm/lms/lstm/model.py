@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from trflm.errors import InputError
@@ -27,6 +26,7 @@ from trflm.recurrent.prefixes import ROOT, PrefixTree, prefix_tree
 from trflm.recurrent.recurrence import read_on, read_tree
 from trflm.seeds import generator
 from trflm.speed.bf16 import has_bf16
+from trflm.speed.products import linear
 from trflm.text import Batch, Vocab, pack
 from trflm.text.batch import SCORING_WORDS, in_parts, is_long
 
@@ -119,7 +119,7 @@ class LSTM(Directed, nn.Module):
 
     def logits(self, h: Tensor) -> Tensor:
         """[..., H] -> [..., V + 1]."""
-        return F.linear(h, self.output_matrix, self.output_bias)
+        return linear(h, self.output_matrix, self.output_bias)
 
     @property
     def output_matrix(self) -> Tensor:
@@ -170,7 +170,7 @@ class LSTM(Directed, nn.Module):
             x = self.embedding(read)
             for k, layer in enumerate(self.layers):
                 weights = Weights.of(layer)
-                x, c[k] = read_on(F.linear(x, weights.input, weights.bias), weights.recurrent, h[k], c[k])
+                x, c[k] = read_on(linear(x, weights.input, weights.bias), weights.recurrent, h[k], c[k])
                 h[k] = x[-1]
             log_probs.append(self.edge_log_probs(x, torch.arange(len(x), device=x.device), following)[0])
         log_prob = torch.cat(log_probs)
@@ -252,7 +252,7 @@ class LSTM(Directed, nn.Module):
         dtype = torch.bfloat16 if self.score_in_bf16 else x.dtype
         for k, layer in enumerate(self.layers):
             weights = Weights.of(layer)
-            gates = F.linear(*(factor.to(dtype) for factor in (x, weights.input, weights.bias))).to(x.dtype)
+            gates = linear(*(factor.to(dtype) for factor in (x, weights.input, weights.bias))).to(x.dtype)
             x = read_tree(gates[which_P] if k == 0 else gates, weights.recurrent.to(dtype), tree.sizes, tree.parent_P)
         return x
 

@@ -21,6 +21,7 @@ from trflm.lms.softmax import ClassSoftmax, FullSoftmax, equal_classes
 from trflm.ranges import Amount, Positive, Size
 from trflm.recurrent.recurrence import Recurrence, next_states
 from trflm.speed.distinct import distinct
+from trflm.speed.products import linear, multiply
 from trflm.speed.word_cache import WordCache
 from trflm.text import Batch
 from trflm.text.classes import cached_exchange, read_classes
@@ -172,11 +173,11 @@ class LSTMProposal(nn.Module):
         w_ih, w_hh, b_ih, b_hh = self.lstm.all_weights[0]
 
         def compute(words: Tensor, out: Tensor) -> None:
-            torch.addmm(b_ih + b_hh, self.embedding[words], w_ih.t(), out=out)
+            multiply(self.embedding[words], w_ih.t(), out.copy_(b_ih + b_hh), beta=1)
 
         parameters = (self.embedding, w_ih, b_ih, b_hh)
         rows, slot_R = self.input_gates.find(state.last_R, self.n_words + 1, len(w_ih), parameters, compute)
-        product_P4H = F.linear(state.h_PH, w_hh)
+        product_P4H = linear(state.h_PH, w_hh)
         if remaining_gates is not None:
             product_P4H += remaining_gates.index_select(0, remaining_P.clamp(max=FARTHEST))
         return next_states(product_P4H, state.parent_R, rows, slot_R, state.c_PH)
@@ -188,7 +189,7 @@ class LSTMProposal(nn.Module):
         # By position, and the longest sentences first.
         longest_first_B = torch.argsort(torch.argsort(batch.lengths_B, descending=True, stable=True))
         order_N = torch.argsort(batch.position_N * len(batch) + longest_first_B[batch.sentence_N])
-        gates_N4H = F.linear(input_NH.index_select(0, order_N), w_ih, b_ih + b_hh)
+        gates_N4H = linear(input_NH.index_select(0, order_N), w_ih, b_ih + b_hh)
         h_NH, c_NH = Recurrence.apply(gates_N4H, w_hh, torch.bincount(batch.position_N).tolist())
         back_N = torch.argsort(order_N)
         return h_NH.index_select(0, back_N), c_NH.index_select(0, back_N)

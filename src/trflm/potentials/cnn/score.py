@@ -22,6 +22,7 @@ from trflm.potentials.cnn.network import CNNLayers, CNNSize
 from trflm.potentials.cnn.windows import Shape, WindowIndex
 from trflm.speed import compiled
 from trflm.speed.bf16 import has_bf16
+from trflm.speed.products import multiply
 from trflm.speed.threads import on_torch_threads, team_size
 from trflm.text import Batch
 
@@ -128,7 +129,7 @@ def product(cnn: CNNLayers, h_DC: Tensor, weight: Tensor, out: Tensor, beta: int
     """out = beta * out + h times the filters [C, s, S], all offsets side by side."""
     weight = weight.flatten(1)
     if not cnn.score_in_bf16:
-        out.addmm_(h_DC, weight, beta=beta)
+        multiply(h_DC, weight, out, beta)
         return
     if has_bf16():
         product_DC = h_DC.bfloat16() @ weight.bfloat16()
