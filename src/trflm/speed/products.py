@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 FEWEST = 1 << 18  # multiply-adds; below it the call itself takes longer than the product
-ROWS = 128  # at once, where the product is to be written into memory that is there: it passes through the cache
+ROWS = 512  # at once, where the product is to be written into memory that is there: it passes through the cache
 
 
 @functools.cache
