@@ -19,6 +19,8 @@ from torch import Generator, Tensor, nn
 from trflm.errors import InputError
 from trflm.kinds import Start
 from trflm.language_model import Directed, Explanation, LanguageModel
+from trflm.lms.lstm.draw_bf16 import draw_columns
+from trflm.lms.lstm.output_bf16 import Output16
 from trflm.lms.lstm.strategies import Preserve, Shuffle
 from trflm.lms.proposals.protocol import draw_symbol
 from trflm.ranges import Amount, Count, Layers, Positive, Seed, Share, Size, bounded
@@ -81,7 +83,7 @@ class State(NamedTuple):
 class LSTM(Directed, nn.Module):
     """A left-to-right model of words and the end symbol, number V."""
 
-    score_in_bf16 = False  # the products of `explain` and `log_prob`, but for sentences too long for a tree
+    score_in_bf16 = False  # the products of `explain`, `log_prob` and `draw`, but for sentences too long for a tree
 
     def __init__(self, vocab: Vocab, config: LSTMConfig, rng: Generator) -> None:
         super().__init__()
@@ -190,10 +192,19 @@ class LSTM(Directed, nn.Module):
     @torch.no_grad()
     def draw(self, n: int, rng: Generator, length: int | None = None) -> Batch:
         """Sentences word by word from p(x), given that there is a word at all; with `length`, as if none could end before."""
-        sizes = [min(DRAWN_AT_ONCE, n - done) for done in range(0, max(n, 1), DRAWN_AT_ONCE)]
+        at_once = DRAWN_AT_ONCE * 2 if self.score_in_bf16 else DRAWN_AT_ONCE  # numbers of half the size
+        sizes = [min(at_once, n - done) for done in range(0, max(n, 1), at_once)]
         return pack([self._draw(size, rng, length) for size in sizes])
 
     def _draw(self, n: int, rng: Generator, length: int | None) -> Batch:
+        in_bf16 = self.score_in_bf16 and Output16.applies(self.output_bias)
+        columns = (draw_columns if in_bf16 else LSTM._draw_columns)(self, n, rng, length)
+        symbol_BL = torch.stack(columns, 1) if columns else torch.empty((n, 0), dtype=torch.int64)
+        is_word_BL = symbol_BL != self.end
+        return Batch(symbol_BL[is_word_BL], is_word_BL.sum(1))
+
+    def _draw_columns(self, n: int, rng: Generator, length: int | None) -> list[Tensor]:
+        """[n] the symbols of each place, the end for sentences that are over."""
         symbol, state = torch.full((n,), self.end, device=self.output_bias.device), self.zero_state(n)
         going, columns = torch.arange(n, device=symbol.device), []
         while len(going) and (length is None or len(columns) < length):
@@ -206,9 +217,7 @@ class LSTM(Directed, nn.Module):
             goes_on = (symbol != self.end).nonzero().squeeze(1)
             going, symbol = going[goes_on], symbol[goes_on]
             state = State(state.h_KSH[:, goes_on], state.c_KSH[:, goes_on])
-        symbol_BL = torch.stack(columns, 1) if columns else torch.empty((n, 0), dtype=torch.int64)
-        is_word_BL = symbol_BL != self.end
-        return Batch(symbol_BL[is_word_BL], is_word_BL.sum(1))
+        return columns
 
     @torch.no_grad()
     def log_not_empty(self) -> float:
@@ -222,6 +231,11 @@ class LSTM(Directed, nn.Module):
 
         The logits of all symbols exist for one chunk of prefixes at a time.
         """
+        if self.score_in_bf16 and Output16.applies(h_PH):
+            output = Output16(self.output_matrix, self.output_bias)
+            log_total_P, every = output.log_totals(h_PH), torch.arange(len(h_PH))
+            word_E = output.logits(h_PH, from_E, symbol_E) - log_total_P[from_E]
+            return word_E, output.logits(h_PH, every, torch.full_like(every, self.end)) - log_total_P
         log_prob_E, end_P = h_PH.new_empty(len(from_E)), h_PH.new_empty(len(h_PH))
         first_edges = torch.searchsorted(from_E, torch.arange(0, len(h_PH) + PREFIXES_AT_ONCE, PREFIXES_AT_ONCE).to(from_E))
         low, logits_of = 0, self._logits_in_bf16() if self.score_in_bf16 else self.logits

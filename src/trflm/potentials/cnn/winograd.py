@@ -31,6 +31,7 @@ Points = Callable[[int, int], Tensor]  # (a, b) -> [8, b - a, C]: B^T d of the g
 WIDTH, OUTPUTS, INPUTS = 3, 6, 8
 NARROWEST = 32  # channels; narrower layers are summed directly
 CHUNK = 170  # groups at once: what is computed from them stays in the cache
+ALIKE = 10  # the number of groups is a multiple of it: a product is prepared for its sizes, so they should come back
 # fmt: off
 B_T = ((1, 0, -21 / 4, 0, 21 / 4, 0, -1, 0), (0, 1, 1, -17 / 4, -17 / 4, 1, 1, 0), (0, -1, 1, 17 / 4, -17 / 4, -1, 1, 0),
        (0, 1 / 2, 1 / 4, -5 / 2, -5 / 4, 2, 1, 0), (0, -1 / 2, 1 / 4, 5 / 2, -5 / 4, -2, 1, 0),
@@ -48,8 +49,8 @@ def pays(weight: Tensor) -> bool:
 
 
 def rows_missing(n_rows: int) -> int:
-    """How many rows to add, so that all but the first and the last make whole groups."""
-    return (INPUTS - n_rows) % OUTPUTS
+    """How many rows to add, so that all but the first and the last make whole groups, ALIKE of them or a multiple."""
+    return (INPUTS - OUTPUTS - n_rows) % (ALIKE * OUTPUTS)
 
 
 def points_of(h_RC: Tensor) -> Points:
