@@ -1,5 +1,5 @@
 """Scoring a 1000-best list: the engine with one and ten snapshots, plain conv1d, LSTMs at their best and unbatched, KN5; and
-the engine with a BLSTM field and with a discrete one.
+the engine with BLSTM fields and with a discrete one.
 
 In each round every side scores the same list, the shortest sides three times; the next round takes the next list. All
 models have the paper's sizes and random weights, 10,000 words. Every call starts cold: nothing is kept from list to list.
@@ -52,7 +52,8 @@ def main() -> None:
         "engine, 1 snapshot, 200,000 words": enlarged(engine(random_fields(made_up_vocab(LARGE_VOCABULARY), 1))),
         "engine, 10 snapshots": engine(fields),
         "plain conv1d": lambda batch: plain(fields[0], batch),
-        "BLSTM field": engine([blstm_field(lists.vocab)]),
+        "BLSTM field": engine([blstm_field(lists.vocab, 256)]),
+        "BLSTM field, 512 units": engine([blstm_field(lists.vocab, 512)]),
         "LSTM 2x200": lstm(lists.vocab, SMALL),
         "LSTM 2x650": lstm(lists.vocab, MEDIUM),
         "LSTM 2x1500": lstm(lists.vocab, LARGE),
@@ -87,9 +88,9 @@ def random_fields(vocab: Vocab, n: int) -> list[TRF]:
     return fields
 
 
-def blstm_field(vocab: Vocab) -> TRF:
-    """Of the size of recipes/ptb/trf-blstm-start.toml."""
-    potential = BLSTM(BLSTMConfig(embedding=256, units=256), len(vocab), torch.Generator().manual_seed(0))
+def blstm_field(vocab: Vocab, units: int) -> TRF:
+    """With 256 units of the size of recipes/ptb/trf-blstm-start.toml, with 512 of that of trf-blstm-large.toml."""
+    potential = BLSTM(BLSTMConfig(embedding=units, units=units), len(vocab), torch.Generator().manual_seed(0))
     field = TRF(vocab, potential, torch.full((101,), 0.01, dtype=torch.float64))
     field.remember_log_Z1(0.0)
     return field

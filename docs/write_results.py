@@ -35,12 +35,17 @@ SIDES = {
     "trf-cnn-kn": "engine, 1 snapshot",
     "trf-blstm-start": "BLSTM field",
     "trf-blstm-start-again": "BLSTM field",
+    "trf-blstm-start-seed2": "BLSTM field",
+    "trf-blstm-start-seed3": "BLSTM field",
     "trf-blstm-dnce": "BLSTM field",
+    "trf-blstm-large": "BLSTM field, 512 units",
+    "lstm-1500-fast": "LSTM 2x1500",
 }
 PAPER = {  # test perplexity and WER in table 2 of the paper, which are of other audio
     "kn5": ("141.2", "8.78"),
     "lstm-200": ("113.9", "7.96"),
     "lstm-650-fast": ("84.1", "7.66"),
+    "lstm-1500-fast": ("78.7", "7.36"),
     "discrete-trf": (">= 130", "7.92"),
     "trf-cnn": (">= 37.4", "7.60"),
 }
@@ -163,6 +168,8 @@ def results_page() -> str:
     if equal:
         lines = [[row["label"], percent(row["wer"]), f"{percent(row['equal'])} {interval(row['equal'])}"] for row in equal]
         parts += ["## Tuned and equal weights\n", table(["models", "tuned on dev", "equal, as in the paper"], lines)]
+    if any("seeds" in row for row in figures.rows.values()):
+        parts += ["## Several seeds\n", seeds(figures)]
     parts += [
         "## What the text mapping and the OOV penalty are worth\n",
         ablations(figures),
@@ -182,6 +189,20 @@ def ablations(figures: Figures) -> str:
         for name, of in found.items()
     ]
     return table(["model", *variants], lines)
+
+
+def seeds(figures: Figures) -> str:
+    """How much is chance: recipes that were run with several seeds."""
+    lines = []
+    for row in figures.rows.values():
+        if "seeds" in row:
+            runs = [row, *row["seeds"].values()]
+            dev, test = (
+                [100 * rate for rate in rates] for rates in zip(*((r["dev_wer"], r["wer"]["wer"]) for r in runs), strict=True)
+            )
+            shown = [f"{sum(rates) / len(rates):.2f} ({', '.join(f'{rate:.2f}' for rate in rates)})" for rates in (dev, test)]
+            lines.append([row["label"], *shown])
+    return table(["model", "dev WER %: mean (seed 1, 2, ...)", "wsj92 WER %"], lines)
 
 
 def source(row: dict[str, Any]) -> list[str]:

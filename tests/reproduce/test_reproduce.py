@@ -1,6 +1,7 @@
 """A table of results from end to end, on a text and lists of a few words."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,7 @@ paper = { wer = "8.78" }
 [[row]]
 name = "lstm"
 label = "LSTM"
+seeds = [2]
 [[row]]
 name = "discrete"
 label = "discrete TRF"
@@ -124,6 +126,9 @@ def test_a_table_from_nothing_and_again_from_what_is_there(place: Path, monkeypa
     assert interval.low == interval.high > 1  # all sentences summed over
     assert lstm.strategies is not None
     assert lstm.strategies.keys() == {"preserve", "reset", "shuffle"}
+    assert lstm.seeds is not None
+    assert lstm.seeds.keys() == {"2"}
+    assert trf.seeds is None
     assert lstm.against_baseline is not None
     assert lstm.against_baseline.difference == pytest.approx(lstm.wer.wer - kn.wer.wer)
     assert kn.against_baseline is None
@@ -201,7 +206,23 @@ def test_a_model_is_read_and_hashed_once_for_all_its_rows(place: Path, monkeypat
     monkeypatch.setattr(row_module, "load_model", lambda run, *_: read.append(run.name) or load_model(run))
     monkeypatch.setattr(row_module, "model_hash", lambda run: hashed.append(run.name) or model_hash(run))
     make(place, "kn,lstm,kn+lstm")  # the LSTM in three ways
-    assert read == hashed == ["kn", "lstm"]
+    assert read == hashed == ["kn", "lstm", "lstm-seed2"]
+
+
+def test_a_row_may_have_runs_with_other_seeds(place: Path) -> None:
+    (row,) = make(place, "lstm").rows
+    out = place / "out"
+    first, second = (json.loads((out / name / "config.json").read_text())["recipe"] for name in ("lstm", "lstm-seed2"))
+    assert second["run"].pop("seed") == 2
+    assert first["run"].pop("seed") == 1
+    assert first == second
+    assert model_hash(out / "lstm") != model_hash(out / "lstm-seed2")
+    assert "over 2 seeds" in (out / "results.md").read_text()
+    assert isinstance(row, ModelRow)
+    shutil.rmtree(out / "lstm-seed2")  # a further run that is missing takes away its figures alone
+    (again,) = make(place, "lstm", train=False).rows
+    assert isinstance(again, ModelRow)
+    assert (again.wer, again.seeds) == (row.wer, None)
 
 
 def test_the_training_time_of_a_run_includes_that_of_its_start(place: Path) -> None:

@@ -100,6 +100,10 @@ def notes(results: Results) -> list[str]:
             lines.append(f"{row.label}: training has not reached its end, only {row.unfinished}")
         if isinstance(row, CombinedRow) and row.equal is not None:
             lines.append(f"{row.label}: with equal weights, as in the paper, {percent(row.equal)} {interval(row.equal)}")
+        if isinstance(row, ModelRow) and row.seeds is not None:
+            rates = [100 * figures.wer for figures in (row.wer, *(run.wer for run in row.seeds.values()))]
+            mean = sum(rates) / len(rates)
+            lines.append(f"{row.label}: over {len(rates)} seeds {mean:.2f} in the mean, {min(rates):.2f} to {max(rates):.2f}")
         if isinstance(row, ModelRow) and row.perplexity_interval is not None:
             lines.append(perplexity_note(row.label, row.perplexity_interval))
     made = results.made

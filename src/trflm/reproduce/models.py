@@ -34,15 +34,15 @@ class Source:
     may_train: bool = True
 
 
-def ensure_model(name: str, source: Source, progress: Progress) -> Path:
-    """The run directory of a trained model."""
-    run = source.out / name
+def ensure_model(name: str, source: Source, progress: Progress, seed: int | None = None) -> Path:
+    """The run directory of a trained model; with `seed`, of a further run of its recipe."""
+    run = source.out / (name if seed is None else seed_name(name, seed))
     recipe_file = source.recipes / f"{name}.toml"
     if (run / "model.safetensors").exists():
         recipe = unfinished(run)
         if recipe is None or not source.may_train:
             return run
-        progress.say(f"{name}: going on with {run}")
+        progress.say(f"{run.name}: going on with {run}")
         run_recipe(recipe, run, resume=True, progress=progress)
         return run
     if not recipe_file.exists():
@@ -54,10 +54,16 @@ def ensure_model(name: str, source: Source, progress: Progress) -> Path:
     overrides = [*source.overrides, *([f"run.init={beside[0]}"] if beside[0] else [])]
     if beside[1:]:
         overrides.append(f"learner.teachers={json.dumps(beside[1:])}")
+    if seed is not None:
+        overrides.append(f"run.seed={seed}")
     recipe = read_recipe(recipe_file, overrides)
-    progress.say(f"{name}: training into {run}")
+    progress.say(f"{run.name}: training into {run}")
     run_recipe(recipe, run, resume=True, progress=progress)
     return run
+
+
+def seed_name(name: str, seed: int) -> str:
+    return f"{name}-seed{seed}"
 
 
 def needed(path: str, source: Source, progress: Progress) -> str:

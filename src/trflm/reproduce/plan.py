@@ -10,6 +10,7 @@ from trflm.experiment.recipe import parse
 from trflm.experiment.shipped import TABLES
 from trflm.files.parse import parse_toml
 from trflm.files.reader import read_whole
+from trflm.ranges import Seed
 
 FILE = TABLES
 
@@ -66,11 +67,14 @@ class Row:
     name: str = ""
     label: str = ""
     models: tuple[str, ...] = ()  # of a combined row
+    seeds: tuple[Seed, ...] = ()  # of further runs of the same recipe, NAME-seedN, to see how much is chance
     paper: Paper = field(default_factory=Paper)
 
     def __post_init__(self) -> None:
         if not self.name or not self.label:
             raise ValueError("every row has a name and a label")
+        if self.seeds and self.models:
+            raise ValueError("seeds are of one recipe, not of several models")
 
 
 @dataclass(frozen=True)

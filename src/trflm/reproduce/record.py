@@ -80,6 +80,14 @@ class DoneRow(AnyRow):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SeedRun:
+    """What the same recipe gave with another seed, tuned anew."""
+
+    wer: Figures
+    dev_wer: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelRow(DoneRow):
     """The row of one model."""
 
@@ -91,6 +99,7 @@ class ModelRow(DoneRow):
     perplexity_interval: FieldPerplexity | None = field(default=None, metadata=IF_SET)
     changed: tuple[Example, ...]
     strategies: Mapping[str, Figures] | None = field(default=None, metadata=IF_SET)  # of the three ways to read lists in order
+    seeds: Mapping[str, SeedRun] | None = field(default=None, metadata=IF_SET)  # seed -> a further run
     curves: Mapping[str, Curve]  # quantity -> (epoch, value)
 
 

@@ -6,6 +6,7 @@ import json
 import platform
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from trflm.experiment.progress import Progress
 from trflm.files.records import to_record
 from trflm.files.writer import write_text
 from trflm.reproduce.markdown import markdown
-from trflm.reproduce.models import NotAvailable, Source, check_recipes, ensure_model
+from trflm.reproduce.models import NotAvailable, Source, check_recipes, ensure_model, seed_name
 from trflm.reproduce.page import page
 from trflm.reproduce.plan import Plan, Row
 from trflm.reproduce.record import ListFacts, Made, MissingRow, Results, RowResult
@@ -87,6 +88,9 @@ def make_row(row: Row, plan: Plan, evaluation: Evaluation, source: Source, progr
         for name in row.models or (row.name,):
             if name not in evaluation.models:
                 evaluation.add(name, ensure_model(name, source, progress()))
+        for seed in row.seeds:
+            with suppress(NotAvailable):  # one run is a row already
+                evaluation.add(seed_name(row.name, seed), ensure_model(row.name, source, progress(), seed))
         return evaluation.combined(row) if row.models else evaluation.single(row, row.name in plan.strategies)
     except NotAvailable as reason:
         return MissingRow(name=row.name, label=row.label, paper=row.paper, status="not available", reason=str(reason))

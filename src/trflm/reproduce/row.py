@@ -20,9 +20,9 @@ from trflm.files.parse import parse_json
 from trflm.files.records import from_record, to_record
 from trflm.files.tensors import write_atomically
 from trflm.language_model import LanguageModel
-from trflm.reproduce.models import curves, last_epoch, training_seconds, unfinished
+from trflm.reproduce.models import curves, last_epoch, seed_name, training_seconds, unfinished
 from trflm.reproduce.plan import Row
-from trflm.reproduce.record import CombinedRow, Example, FieldPerplexity, ModelRow, TextPerplexity, WordScores
+from trflm.reproduce.record import CombinedRow, Example, FieldPerplexity, ModelRow, SeedRun, TextPerplexity, WordScores
 from trflm.reproduce.scores import NamedLists, Timed, scores_of
 from trflm.text import read_corpus
 
@@ -118,6 +118,7 @@ class Evaluation:
             perplexity_interval=self.perplexity_interval(model),
             changed=self.examples(passed, lm),
             strategies={"reset": wer, **self.in_order(model)} if strategies else None,
+            seeds=self.seeds(row) or None,
             curves=curves(run),
             against_baseline=self.against(self.baseline, row.name, passed.errors),
             against_rival=self.against(self.rival, row.name, passed.errors),
@@ -144,6 +145,15 @@ class Evaluation:
             against_rival=self.against(self.rival, row.name, passed.errors),
         )
         self.errors[row.name] = passed.errors
+        return found
+
+    def seeds(self, row: Row) -> dict[str, SeedRun]:
+        """Those of its further runs that are there."""
+        found = {}
+        for seed in row.seeds:
+            if (name := seed_name(row.name, seed)) in self.models:
+                passed = self.second_pass([self.models[name]])
+                found[str(seed)] = SeedRun(wer=self.figures(passed.errors), dev_wer=passed.tuned.rate)
         return found
 
     def figures(self, errors: WordErrors) -> Figures:
