@@ -17,10 +17,18 @@ settings.register_profile("any machine", deadline=None, derandomize=True, suppre
 settings.load_profile("any machine")
 
 
+@pytest.fixture
+def numba():
+    """For tests of the compiled loops themselves; without numba nothing else is skipped."""
+    return pytest.importorskip("numba")
+
+
 @pytest.fixture(params=[True, False], ids=["compiled", "torch"])
 def compiled(request, monkeypatch):
     """Both ways: with the compiled loops, and with torch's operations alone."""
-    if not request.param:
+    if request.param:
+        pytest.importorskip("numba")
+    else:
         monkeypatch.setattr(loops, "usable", lambda tensor: False)
     return request.param
 

@@ -25,6 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import numpy as np
 from commands import TINY_NGRAM, TINY_TEXT, tiny_recipe
 
 KILL = 0
@@ -142,6 +143,9 @@ def content(path: Path) -> Any:
         return {file.name: content(file) for file in files}
     if path.name in ("metrics.jsonl", "results.json", "config.json", "result.json"):
         return [without_times(json.loads(line)) for line in documents(path.read_text())]
+    if path.suffix == ".npz":
+        with np.load(path) as arrays:
+            return {name: arrays[name].tobytes() for name in arrays.files if name != "seconds"}
     return None if path.name in ("training.safetensors", "report.html", "results.md") else path.read_bytes()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-EVERY = {"rescore": 11, "tune": 9, "nbest": 3}  # train has its kills in tests/experiment/test_train.py
+EVERY = {"train": 40, "rescore": 11, "tune": 9, "nbest": 3, "reproduce": 26}
 
 
 @pytest.mark.skipif(shutil.which("cc") is None or sys.platform != "linux", reason="needs a C compiler and LD_PRELOAD")

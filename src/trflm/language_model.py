@@ -4,15 +4,20 @@ Shapes: B sentences, N words in all.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from torch import Tensor
+from torch import Generator, Tensor
 
-from trflm.ranges import Amount, Count, Seed
+from trflm.errors import InputError
+from trflm.ranges import Amount, Count, Seed, bounded
+from trflm.seeds import generator
 from trflm.text import Batch, Vocab
+
+DRAWN_WORDS = 1 << 20  # of sentences whose length is given, fewer sentences are drawn at once
+LONGEST_DRAWN = 20_000  # words of a sentence whose length is not given
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,10 @@ class LanguageModel(Protocol):
         is how many sweeps a model that is sampled by Markov chains takes before each; others draw exactly."""
         ...
 
+    def samples(self, n: Amount, *, seed: Seed = 1, length: Count | None = None, burn_in: Amount = 50) -> Iterator[str]:
+        """The sentences of `sample` one after another, some hundred drawn at a time: memory does not grow with n."""
+        ...
+
     def n_parameters(self) -> int:
         """How many numbers the model stores (the #param column of the paper's table)."""
         ...
@@ -87,6 +96,14 @@ def default_oov_penalty(lm: LanguageModel) -> float:
     """What an unknown word costs if nobody says: log p(word) = log p(<unk>) - ln(types), with as many types as `<unk>` stood
     for in the training text; as the model has words, where that is not known. It depends on nothing but the model."""
     return math.log(max(lm.origin.unknown_types or len(lm.vocab), 1))
+
+
+def check_ends(n_words: int) -> None:
+    """A sentence that is being drawn word by word has so many: one that never ends is an InputError."""
+    if n_words > LONGEST_DRAWN:
+        raise InputError(
+            f"a sentence of this model has not ended after {LONGEST_DRAWN:,} words: give the length of the sentences to draw"
+        )
 
 
 class Stored(Protocol):
@@ -112,7 +129,30 @@ class Stored(Protocol):
         ...
 
 
-class Directed:
+class Sampled:
+    """Sentences of a model that can draw some."""
+
+    vocab: Vocab
+    drawn_at_once = 500  # sentences
+
+    def draw_some(self, n: int, rng: Generator, length: int | None, burn_in: int) -> Batch:
+        raise NotImplementedError
+
+    @bounded
+    def samples(self, n: Amount, *, seed: Seed = 1, length: Count | None = None, burn_in: Amount = 50) -> Iterator[str]:
+        return self._samples(n, generator(seed, "sample"), length, burn_in)
+
+    @bounded
+    def sample(self, n: Amount, *, seed: Seed = 1, length: Count | None = None, burn_in: Amount = 50) -> list[str]:
+        return list(self.samples(n, seed=seed, length=length, burn_in=burn_in))
+
+    def _samples(self, n: int, rng: Generator, length: int | None, burn_in: int) -> Iterator[str]:
+        at_once = max(1, min(self.drawn_at_once, DRAWN_WORDS // (length or 1)))
+        for done in range(0, n, at_once):
+            yield from self.vocab.sentences(self.draw_some(min(at_once, n - done), rng, length, burn_in))
+
+
+class Directed(Sampled):
     """What models that predict word after word have in common."""
 
     normalised = True

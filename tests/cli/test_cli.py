@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 import subprocess
 import sys
 
@@ -168,7 +169,7 @@ def test_help_and_import_do_not_load_torch():
 
 def test_a_reader_that_leaves_early_is_no_crash(model, tmp_path):
     (tmp_path / "t.txt").write_text("the cat ran\n" * 20_000)
-    line = f"{sys.executable} -m trflm score {model} {tmp_path}/t.txt | head -1"
+    line = shlex.join([sys.executable, "-m", "trflm", "score", str(model), f"{tmp_path}/t.txt"]) + " | head -1"
     done = subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
     assert len(done.stdout.splitlines()) == 1
     assert "Traceback" not in done.stderr

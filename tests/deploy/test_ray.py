@@ -60,6 +60,20 @@ def test_wrong_use_is_said(place, tmp_path, more, message):  # noqa: F811
         run(rescore, *job(place), *out, *more)
 
 
+def test_a_home_that_cannot_be_written_needs_no_token_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "")
+    monkeypatch.delenv("RAY_AUTH_TOKEN")  # as it was, afterwards
+    monkeypatch.setenv("HOME", str(tmp_path))
+    on_ray.give_token()
+    assert "RAY_AUTH_TOKEN" not in os.environ  # Ray makes one
+    monkeypatch.setenv("HOME", "/dev/null")
+    on_ray.give_token()
+    assert len(os.environ["RAY_AUTH_TOKEN"]) == 64
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "the user's own")
+    on_ray.give_token()
+    assert os.environ["RAY_AUTH_TOKEN"] == "the user's own"
+
+
 # On a Ray of two workers.
 
 

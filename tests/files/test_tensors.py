@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 
 from trflm.errors import InputError, TrainingError
 from trflm.files import tensors as tensors_module
-from trflm.files.tensors import FORMAT, NOTE, fill, load_note, load_state, save_state, strip, write_atomically
+from trflm.files.tensors import (
+    FORMAT,
+    NOTE,
+    TYPES,
+    fill,
+    load_note,
+    load_state,
+    save_state,
+    serialized,
+    strip,
+    write_atomically,
+)
 
 leaves = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(max_size=5)
 nested = st.recursive(
@@ -22,6 +33,29 @@ nested = st.recursive(
 def test_strip_and_fill_are_inverse(value):
     tensors = {}
     assert fill(json.loads(json.dumps(strip(value, "", tensors))), tensors) == value
+
+
+def test_the_bytes_are_those_of_safetensors():
+    """Tensors of every type, empty ones, single numbers, one of odd strides, two on the same memory."""
+    numbers = torch.arange(12, dtype=torch.float32)
+    tensors = {f"t{i}": numbers[:i].to(dtype) for i, dtype in enumerate(TYPES)}
+    tensors |= {"é": torch.tensor(3.5), "empty": torch.zeros(0, 3), "b": numbers.view(3, 4), "a": numbers[4:8]}
+    tensors["odd"] = numbers.as_strided((1, 1), (5, 7), 3)
+    expected = safetensors.torch.save({name: x.clone() for name, x in tensors.items()}, {NOTE: 'a "note" é'})
+    assert b"".join(serialized(tensors, {NOTE: 'a "note" é'})) == expected
+    assert set(TYPES) >= {torch.int64, torch.float64, torch.bfloat16, torch.bool}
+
+
+def test_a_large_state_is_not_copied(tmp_path):
+    """What is written is the memory of the tensors themselves."""
+    table = torch.arange(1000.0)
+    header, content = serialized({"w": table}, {})
+    table[0] = 7.0
+    assert np.frombuffer(content, np.float32)[0] == 7.0
+    stripped: dict[str, torch.Tensor] = {}
+    strip({"w": table}, "", stripped)
+    assert stripped["/w"].data_ptr() == table.data_ptr()
+    assert len(header) % 8 == 0
 
 
 def test_optimiser_state_comes_back_bit_for_bit(tmp_path):

@@ -36,6 +36,7 @@ def test_one_class_is_the_full_softmax():
     torch.testing.assert_close(full.log_prob(h, words), classed.log_prob(h, words))
 
 
+@pytest.mark.usefixtures("numba")
 def test_compiled_loops_choose_the_same_words(monkeypatch):
     """Classes of 1 to 40 words, several trials a row, some words given. In float64 a draw would differ only where its level is
     within 1e-15 of a bound, so none does."""

@@ -1,5 +1,7 @@
 """Kneser-Ney from a text of any size is Kneser-Ney."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -65,3 +67,44 @@ def test_more_ngrams_than_memory_holds_are_refused_with_the_remedies(packed, voc
     with pytest.raises(InputError, match=message):
         kneser_ney(packed, vocab, KneserNeyConfig(order=5))
     kneser_ney(packed, vocab, KneserNeyConfig(order=5, min_counts=(1, 3)))  # the remedy it names
+
+
+def random_text(n: int, length: int, n_words: int) -> Batch:
+    ids = torch.randint(n_words, (n * length,), generator=torch.Generator().manual_seed(1), dtype=torch.int32)
+    return Batch(ids, torch.full((n,), length))
+
+
+def streamed(text: Batch, vocab: Vocab, order: int) -> NGram:
+    return NGram(vocab, StreamEstimate(text, len(vocab), order, (1,), False).tables(estimating.discounts_from))
+
+
+@pytest.mark.filterwarnings("ignore:.*too few to estimate:UserWarning")
+def test_keys_of_tables_do_not_fit_in_32_bits():
+    """30,000 bigrams before 100,000 words: keys up to 3e9."""
+    vocab, text = Vocab(["<unk>", *(f"w{i}" for i in range(99_999))]), random_text(3000, 10, 100_000)
+    check_same(streamed(text, vocab, 3), kneser_ney(text, vocab, KneserNeyConfig(order=3)))
+
+
+@pytest.mark.filterwarnings("ignore:.*too few to estimate:UserWarning")
+def test_little_more_than_the_model_is_held(monkeypatch):
+    """Random words: hardly an n-gram of three words or more comes twice, so the model is large beside its text."""
+    monkeypatch.setattr(streaming, "FEWEST_AT_ONCE", 1 << 16)
+    monkeypatch.setattr(streaming, "PART", 1 << 16)
+    vocab, text = Vocab(["<unk>", *(f"w{i}" for i in range(1999))]), random_text(40_000, 10, 2000)
+    tracemalloc.start()
+    tables = streamed(text, vocab, 5).tables
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    model = sum(array.nbytes for order in tables.orders for array in (order.key_G, order.log_prob_G, order.log_backoff_G))
+    assert model > 20e6
+    assert most < 1.95 * model  # 1.83; with each column in 64 bits 2.01
+
+
+def test_a_long_text_is_streamed_even_where_memory_is_ample(text, vocab, monkeypatch):
+    expected = kneser_ney(text, vocab)
+    monkeypatch.setattr(estimating, "MOST_BYTES", 1000)
+    tables = StreamEstimate.tables
+    used = []
+    monkeypatch.setattr(StreamEstimate, "tables", lambda self, of: used.append(1) or tables(self, of))
+    check_same(kneser_ney(text, vocab), expected)
+    assert used == [1]

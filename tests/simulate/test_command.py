@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import tyro
 
+pytest.importorskip("numba")
 from trflm.cli.simulate import simulate
 from trflm.errors import InputError
 from trflm.evaluation.formats import read_nbest

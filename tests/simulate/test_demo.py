@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from commands import trf
 
+pytest.importorskip("numba")
+
 from trflm.errors import InputError
 from trflm.simulate import demo
 from trflm.simulate.demo import DemoConfig, begin, prepare

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytest.importorskip("numba")
 from trflm.errors import InputError
 from trflm.evaluation.nbest import NBestList
 from trflm.simulate.arcs import ArcConfig

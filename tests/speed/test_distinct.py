@@ -3,7 +3,6 @@ import torch
 from harness import rng
 
 from trflm.speed.distinct import distinct, distinct_by_sorting
-from trflm.speed.distinct_loops import number_keys
 
 
 def check(columns, number_M, place_D):
@@ -37,7 +36,10 @@ def test_keys_that_fall_into_one_slot_are_told_apart():
     check(columns, number_M, place_D)
 
 
+@pytest.mark.usefixtures("numba")
 def test_the_table_grows_when_there_are_more_keys_than_expected():
+    from trflm.speed.distinct_loops import number_keys
+
     keys, number_M, place_M = torch.randint(3000, (5000,), generator=rng()), *torch.zeros(2, 5000, dtype=torch.int32)
     count = number_keys(keys.numpy(), torch.arange(5000).numpy(), 1, number_M.numpy(), place_M.numpy())
     check([keys], number_M, place_M[:count])

@@ -1,7 +1,9 @@
-"""A large text loads at close to 4 bytes a word: measured by the kernel in a fresh process."""
+"""Memory as the kernel measures it in a fresh process: a large text at close to 4 bytes a word; freed blocks stay or go."""
 
 import subprocess
 import sys
+
+import pytest
 
 PROBE = """
 import resource, sys, torch
@@ -22,3 +24,31 @@ def test_bytes_a_word(tmp_path):
     command = [sys.executable, "-c", PROBE, str(tmp_path / "large.txt"), str(tmp_path / "small.txt")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert float(done.stdout) < 6  # 4 for the words, 8/25 for the lengths, and the room an array grows into
+
+
+FREED = """
+import numpy as np
+from pathlib import Path
+from trflm.speed.memory import keep_freed_memory, returning_freed_memory
+
+def held():
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+    before = resident()
+    arrays = [np.ones(10_000_000 + i) for i in range(3)]
+    del arrays
+    return (resident() - before) / 80e6
+
+assert keep_freed_memory()
+with returning_freed_memory():
+    print(held())
+print(held())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mallopt of glibc")
+def test_freed_blocks_are_kept_but_where_they_would_add_up():
+    done = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, check=True)
+    returned, kept = map(float, done.stdout.split())
+    assert abs(returned) < 0.1
+    assert kept > 2.9  # blocks of 80 MB

@@ -9,11 +9,12 @@ and each is checked to be the next one: no list is lost, none is there twice, an
 
 import logging
 import os
+import secrets
 import socket
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -50,6 +51,15 @@ class Job:
             yield {"number": number, "text": to_json(nbest), "said": said}
 
 
+def give_token() -> None:
+    """Ray makes a token for a cluster and keeps it in ~/.ray; where nothing can be written there, ours has one all the same."""
+    directory = Path.home() / ".ray"
+    with suppress(OSError):
+        directory.mkdir(exist_ok=True)
+    if not os.access(directory, os.W_OK):
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+
+
 @contextmanager
 def connected(address: str | None, workers: int, threads: int) -> Iterator[int]:
     """A Ray to work on, and how many workers it gets: the cluster at `address` (`auto`: one that runs here), by default the one
@@ -71,6 +81,7 @@ def connected(address: str | None, workers: int, threads: int) -> Iterator[int]:
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     if address == "local":
         workers = workers or max(1, (os.cpu_count() or 1) // threads)
+        give_token()
         own = {"num_cpus": workers * threads, "include_dashboard": False, "object_store_memory": STORE}
     else:
         own = {}

@@ -20,6 +20,11 @@ def shown(metrics: Metrics) -> str:
     return "  ".join(f"{name} {value:.4g}" for name, value in metrics.items() if name != "criterion")
 
 
+def clock(seconds: float) -> str:
+    """1:02:03."""
+    return f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02d}:{int(seconds) % 60:02d}"
+
+
 class Rate:
     """Steps a second and the time left, from the last minute or so (an exponential average)."""
 
@@ -37,8 +42,7 @@ class Rate:
 
     def describe(self, moment: Moment) -> str:
         rate = 1 / max(self.seconds_a_step, 1e-9)
-        left = int((moment.steps - moment.step) * self.seconds_a_step)
-        return f"{rate:.3g} steps/s  {left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left"
+        return f"{rate:.3g} steps/s  {clock((moment.steps - moment.step) * self.seconds_a_step)} left"
 
 
 class Lines:

@@ -11,10 +11,8 @@ from torch import Tensor, nn
 
 from trflm.field.engine import Engine
 from trflm.field.trf import TRF
-from trflm.language_model import Explanation, LanguageModel, Origin, Stored
+from trflm.language_model import Explanation, LanguageModel, Origin, Sampled, Stored
 from trflm.potentials.tilted import Tilted
-from trflm.ranges import Amount, Count, Seed, bounded
-from trflm.seeds import generator
 from trflm.text import Batch, Vocab
 
 REFERENCE = "reference.safetensors"  # in a run whose field tilts an n-gram model
@@ -58,12 +56,13 @@ class TrainedField:
         return {REFERENCE: cast("Stored", self.trf.potential.reference)} if isinstance(self.trf.potential, Tilted) else {}
 
 
-class FieldModel:
+class FieldModel(Sampled):
     """A trained random field as a language model. log_prob is the mean over its fields (snapshots)."""
 
     normalised = False
     origin = Origin()
     batch_free = False
+    drawn_at_once = 50  # a sentence of a large field takes a second
 
     def __init__(self, fields: Sequence[TRF], sampler: Sampler) -> None:
         self.fields = list(fields)
@@ -108,9 +107,6 @@ class FieldModel:
     def in_order(self, seed: int = 1) -> Mapping[str, LanguageModel]:
         return {}
 
-    @bounded
-    def sample(self, n: Count, *, seed: Seed = 1, length: Count | None = None, burn_in: Amount = 50) -> list[str]:
-        """n independent sentences of the last field, each from a chain of its own after `burn_in` sweeps."""
-        rng = generator(seed, "sample")
-        batch = self.sampler.draw(rng, self.fields[-1], n, length, burn_in)
-        return self.vocab.sentences(batch)
+    def draw_some(self, n: int, rng: torch.Generator, length: int | None, burn_in: int) -> Batch:
+        """Independent sentences of the last field, each from a chain of its own after `burn_in` sweeps."""
+        return self.sampler.draw(rng, self.fields[-1], n, length, burn_in)

@@ -7,6 +7,7 @@ of which a single bit was changed is not read (files of format 1 have none).
 
 import hashlib
 import json
+import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,21 +25,26 @@ from trflm.files.writer import replacing
 FORMAT = 2  # raised when a file of this version could not be read by the version before
 HASHED = 2  # from this one on files have their sha256
 NOTE = "trflm"  # the metadata key
+TYPES = {  # their names in safetensors, in the order that tensors have in a file
+    torch.int64: "I64", torch.float64: "F64", torch.float32: "F32", torch.int32: "I32", torch.bfloat16: "BF16",
+    torch.float16: "F16", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
+}  # fmt: skip
 
 
 class MissingFile(InputError):
     """There is no such file."""
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace `path` by `content` in one move, or leave it as it was and raise TrainingError."""
+def write_atomically(path: Path, *content: bytes | memoryview) -> None:
+    """Replace `path` by `content`, one part after another, in one move, or leave it as it was and raise TrainingError."""
     try:
         with replacing(path, durable=True) as file:
-            file.write(content)
+            for part in content:
+                file.write(part)
     except OSError as error:
         kept = f"; the {path.name} written before is intact" if path.exists() else ""
         raise TrainingError(
-            f"{path}: cannot be written ({len(content):,} bytes): {error.strerror or error}{kept}. "
+            f"{path}: cannot be written ({sum(map(len, content)):,} bytes): {error.strerror or error}{kept}. "
             "Free some space and go on with --resume"
         ) from error
 
@@ -48,7 +54,31 @@ def save_state(path: Path, state: dict[str, Any], **note: Any) -> None:
     tensors: dict[str, Tensor] = {}
     whole = {"format": FORMAT, **note, "state": strip(state, "", tensors)}
     text = json.dumps({"sha256": content_hash(whole, tensors), **whole})
-    write_atomically(path, safetensors.torch.save(tensors, {NOTE: text}))
+    write_atomically(path, *serialized(tensors, {NOTE: text}))
+
+
+def serialized(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Iterator[bytes | memoryview]:
+    """What `safetensors.torch.save` makes, in parts: the header, then the bytes of each tensor where they are. A large model is
+    not copied. Types of wide numbers come first, which keeps every tensor aligned."""
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    order, at = list(TYPES), 0
+    ordered = sorted(tensors.items(), key=lambda item: (order.index(item[1].dtype), item[0]))
+    for name, tensor in ordered:
+        end = at + tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, end]}
+        at = end
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    yield struct.pack("<Q", len(text)) + text
+    for _, tensor in ordered:
+        yield bytes_of(tensor)
+
+
+def bytes_of(tensor: Tensor) -> memoryview:
+    """Of a tensor in one piece; its strides are not looked at (those of a single number may be any)."""
+    assert tensor.is_contiguous()
+    flat = tensor.as_strided((tensor.numel(),), (1,))
+    return flat.view(torch.uint8).numpy().data
 
 
 def content_hash(note: dict[str, Any], tensors: Mapping[str, Tensor]) -> str:
@@ -56,8 +86,7 @@ def content_hash(note: dict[str, Any], tensors: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256(json.dumps(note).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"\0{name} {tensor.dtype} {list(tensor.shape)}\0".encode())
-        flat = tensor.clone(memory_format=torch.contiguous_format).view(-1)  # strides of a single number may be any
-        digest.update(flat.view(torch.uint8).numpy().data)
+        digest.update(bytes_of(tensor))
     return digest.hexdigest()
 
 
@@ -105,7 +134,7 @@ def strip(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     """`value` as JSON; its tensors go to `tensors` under their path. A dict becomes a list of pairs: keys may be numbers."""
     match value:
         case Tensor():
-            tensors[path] = value.detach().cpu().contiguous().clone()
+            tensors[path] = value.detach().cpu().contiguous()
             return {"tensor": path}
         case dict():
             return {"pairs": [[key, strip(item, f"{path}/{key}", tensors)] for key, item in value.items()]}

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from trflm.language_model import Directed, Explanation
 from trflm.lms.proposals.protocol import DRAW, Span
-from trflm.ranges import Amount, Count, Seed, bounded
-from trflm.seeds import generator
 from trflm.text import Batch, Text, Vocab
 from trflm.text.lengths import PI_FLOOR, draw_from_cdf
 
@@ -60,11 +58,8 @@ class Unigram(Directed):
     def log_q(self, batch: Batch) -> Tensor:
         return batch.sum_words(self.log_word_V.to(batch.device)[batch.ids_N])
 
-    @bounded
-    def sample(self, n: Amount, *, seed: Seed = 1, length: Count | None = None, burn_in: Amount = 50) -> list[str]:
-        rng = generator(seed, "sample")
-        lengths_B = None if length is None else torch.full((n,), length)
-        return self.vocab.sentences(self.draw(n, rng, lengths_B))
+    def draw_some(self, n: int, rng: torch.Generator, length: int | None, burn_in: int) -> Batch:
+        return self.draw(n, rng, None if length is None else torch.full((n,), length))
 
     def draw(self, n: int, rng: torch.Generator, lengths_B: Tensor | None = None) -> Batch:
         """n sentences, all at once; of these lengths if they are given."""

@@ -10,12 +10,17 @@ Shapes: J heard phones, T nodes of the tree, D the band, A arcs, W words.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from trflm.errors import InputError
 from trflm.simulate.channel import Channel
 from trflm.simulate.phones import PHONES
 from trflm.simulate.pronunciations import Lexicon, Tree
+
+try:
+    import numba
+except ImportError as error:
+    raise InputError(f"the simulated recogniser needs numba ({error}): pip install numba") from error
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,12 @@ that size is made. A training step makes dozens of 50 MB tensors, so this costs 
 
 import ctypes
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # from malloc.h
+KEPT: set[bool] = set()  # whether `keep_freed_memory` was called
 
 
 def keep_freed_memory() -> bool:
@@ -17,7 +20,26 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return False
+    KEPT.add(True)
     return bool(mallopt(M_MMAP_MAX, 0) and mallopt(M_TRIM_THRESHOLD, 2**31 - 1) and mallopt(M_TOP_PAD, 64 << 20))
+
+
+@contextmanager
+def returning_freed_memory() -> Iterator[None]:
+    """Within, freed blocks of 128 KB and more go back to the kernel, as they do if nobody asks for anything else: of arrays of
+    hundreds of megabytes, each of another size, those that were kept would add up."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        yield
+        return
+    for parameter, value in ((M_TRIM_THRESHOLD, 128 << 10), (M_TOP_PAD, 128 << 10), (M_MMAP_MAX, 1 << 16)):
+        mallopt(parameter, value)
+    try:
+        yield
+    finally:
+        if KEPT:
+            keep_freed_memory()
 
 
 def available_memory() -> int:

@@ -43,6 +43,7 @@ def test_equals_padded_convolutions_forward_and_backward(config, compiled, monke
         torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.usefixtures("numba")
 @pytest.mark.parametrize("bank_width", [1, 2, 7])
 def test_compiled_loops_find_the_same_table_rows(bank_width):
     batch = random_batch(9, [*range(1, 25), 1, 1, 2])

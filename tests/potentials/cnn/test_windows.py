@@ -6,7 +6,6 @@ from trflm.potentials.cnn.layers import half_offsets
 from trflm.potentials.cnn.model import CNN, CNNConfig
 from trflm.potentials.cnn.plain import plain_phi
 from trflm.potentials.cnn.windows import Shape, WindowIndex, compiled_index, torch_index
-from trflm.speed.distinct_loops import number_stack
 from trflm.text import Batch
 
 SHAPES = [Shape(10, 2, 3, 3), Shape(1, 1, 1, 1), Shape(4, 3, 2, 2), Shape(7, 2, 4, 1), Shape(5, 4, 3, 2)]
@@ -71,6 +70,7 @@ def test_scores_are_those_of_plain_convolutions(shape, compiled):
         torch.testing.assert_close(cnn.score(batch), plain_phi(cnn, batch), rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.usefixtures("numba")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_compiled_loops_build_the_same_index(shape):
     """Number by number: both count in order of appearance."""
@@ -88,9 +88,12 @@ def tensors(index: WindowIndex) -> list[torch.Tensor]:
     return [*index.bank, *pool, *(x for layer in index.stack for x in (layer.reads_Ds, layer.widened_X))]
 
 
+@pytest.mark.usefixtures("numba")
 def test_stack_windows_beyond_64_bits_are_numbered_in_parts():
     """Three rows below 2^31: 93 bits. In 64 of them (0, b, c) and (4, b, c) would be one key. One sentence of 60 words made of
     four rows, so that most triples occur several times."""
+    from trflm.speed.distinct_loops import number_stack
+
     row_N = torch.tensor([0, 4, 8, 7], dtype=torch.int32)[torch.randint(4, (60,), generator=rng())]
     first_N, end_N, number_N, place_N = (torch.full((60,), value, dtype=torch.int32) for value in (0, 60, 0, 0))
     first, end, like, number, place = (x.numpy() for x in (first_N, end_N, torch.arange(60), number_N, place_N))

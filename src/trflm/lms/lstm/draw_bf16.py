@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
+from trflm.language_model import check_ends
 from trflm.lms.lstm.output_bf16 import ALIKE, Output16
 from trflm.recurrent.recurrence import next_states
 
@@ -33,6 +34,8 @@ def draw_columns(lstm: "LSTM", n: int, rng: Generator, length: int | None) -> li
         level_S = torch.rand(len(going), generator=rng, dtype=torch.float64)
         symbol_S = output.draw(x, level_S, end=length is None and len(columns) > 0)
         columns.append(torch.full((n,), lstm.end).index_copy(0, going, symbol_S))
+        if length is None:
+            check_ends(len(columns))
         goes_on = (symbol_S != lstm.end).nonzero().squeeze(1)
         going, symbol_S, keep_R = going[goes_on], symbol_S[goes_on], padded(goes_on)
     return columns

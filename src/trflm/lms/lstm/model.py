@@ -18,12 +18,12 @@ from torch import Generator, Tensor, nn
 
 from trflm.errors import InputError
 from trflm.kinds import Start
-from trflm.language_model import Directed, Explanation, LanguageModel
+from trflm.language_model import Directed, Explanation, LanguageModel, check_ends
 from trflm.lms.lstm.draw_bf16 import draw_columns
 from trflm.lms.lstm.output_bf16 import Output16
 from trflm.lms.lstm.strategies import Preserve, Shuffle
 from trflm.lms.proposals.protocol import draw_symbol
-from trflm.ranges import Amount, Count, Layers, Positive, Seed, Share, Size, bounded
+from trflm.ranges import Layers, Positive, Share, Size
 from trflm.recurrent.prefixes import ROOT, PrefixTree, prefix_tree
 from trflm.recurrent.recurrence import read_on, read_tree
 from trflm.seeds import generator
@@ -178,9 +178,8 @@ class LSTM(Directed, nn.Module):
         log_prob = torch.cat(log_probs)
         return log_prob[:-1], log_prob[-1:]
 
-    @bounded
-    def sample(self, n: Amount, *, seed: Seed = 1, length: Count | None = None, burn_in: Amount = 50) -> list[str]:
-        return self.vocab.sentences(self.draw(n, generator(seed, "sample"), length))
+    def draw_some(self, n: int, rng: Generator, length: int | None, burn_in: int) -> Batch:
+        return self.draw(n, rng, length)
 
     def in_order(self, seed: int = 1) -> Mapping[str, LanguageModel]:
         preserve = Preserve(self, STREAMS)
@@ -214,6 +213,8 @@ class LSTM(Directed, nn.Module):
                 logits[:, self.end] = -torch.inf
             symbol = draw_symbol(logits, rng)
             columns.append(torch.full((n,), self.end, device=symbol.device).index_copy(0, going, symbol))
+            if length is None:
+                check_ends(len(columns))
             goes_on = (symbol != self.end).nonzero().squeeze(1)
             going, symbol = going[goes_on], symbol[goes_on]
             state = State(state.h_KSH[:, goes_on], state.c_KSH[:, goes_on])

@@ -14,7 +14,6 @@ import torch
 from torch import Generator, Tensor
 
 from trflm.language_model import Directed, Explanation
-from trflm.ranges import Amount, Count, Seed
 from trflm.text import Batch
 
 if TYPE_CHECKING:
@@ -38,8 +37,8 @@ class Preserve(Directed):
     def n_parameters(self) -> int:
         return self.lstm.n_parameters()
 
-    def sample(self, n: Amount, *, seed: Seed = 1, length: Count | None = None, burn_in: Amount = 50) -> list[str]:
-        return self.lstm.sample(n, seed=seed, length=length)
+    def draw_some(self, n: int, rng: Generator, length: int | None, burn_in: int) -> Batch:
+        return self.lstm.draw(n, rng, length)
 
     @torch.no_grad()
     def explain(self, sentences: Batch | Sequence[str]) -> Explanation:
@@ -87,8 +86,8 @@ class Shuffle(Directed):
     def n_parameters(self) -> int:
         return self.preserve.n_parameters()
 
-    def sample(self, n: Amount, *, seed: Seed = 1, length: Count | None = None, burn_in: Amount = 50) -> list[str]:
-        return self.preserve.sample(n, seed=seed, length=length)
+    def draw_some(self, n: int, rng: Generator, length: int | None, burn_in: int) -> Batch:
+        return self.preserve.draw_some(n, rng, length, burn_in)
 
     def explain(self, sentences: Batch | Sequence[str]) -> Explanation:
         batch = self.vocab.batch(sentences).to(self.preserve.lstm.output_bias.device)

@@ -29,7 +29,7 @@ from trflm.speed.memory import available_memory
 from trflm.text import Batch, Text, Vocab
 
 UNK_ID = 0
-TEXT_BYTES = 150  # of a symbol of the text while its n-grams are counted in memory
+TEXT_BYTES, MOST_BYTES = 300, 1 << 30  # of a symbol of the text while its n-grams are counted in memory; of all of them
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
 
 
@@ -72,10 +72,11 @@ class Counts:
 
 
 def kneser_ney(sentences: Text, vocab: Vocab, config: KneserNeyConfig | None = None) -> NGram:
-    """Estimate a model from text. Where memory does not hold all n-grams at once, those that are dropped are not held, and the
-    text is read several times (`stream`): the same model but for rounding."""
+    """Estimate a model from text. Where all n-grams at once would take much memory, they are counted in shares, those that are
+    dropped are not held, and the text is read several times (`stream`): the same model but for rounding."""
     config = config or KneserNeyConfig()
-    if not (isinstance(sentences, Batch) and TEXT_BYTES * (sentences.n_words + 2 * len(sentences)) < available_memory() // 2):
+    most = min(available_memory() // 2, MOST_BYTES)
+    if not (isinstance(sentences, Batch) and TEXT_BYTES * (sentences.n_words + 2 * len(sentences)) < most):
         stream = StreamEstimate(sentences, len(vocab), config.order, config.min_counts, config.open_vocabulary)
         return NGram(vocab, stream.tables(discounts_from))
     S = len(vocab) + 2

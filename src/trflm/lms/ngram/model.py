@@ -13,11 +13,9 @@ import torch
 from torch import Generator, Tensor
 
 from trflm.errors import InputError
-from trflm.language_model import Directed, Explanation
+from trflm.language_model import Directed, Explanation, check_ends
 from trflm.lms.ngram.sample import WordSampler
 from trflm.lms.ngram.tables import Order, Tables, first_symbol, mark
-from trflm.ranges import Amount, Count, Seed, bounded
-from trflm.seeds import generator
 from trflm.text import Batch, Vocab
 
 
@@ -33,6 +31,7 @@ class NGram(Directed):
     """
 
     batch_free = True
+    drawn_at_once = 2000
 
     def __init__(self, vocab: Vocab, tables: Tables) -> None:
         assert tables.n_words == len(vocab)
@@ -50,10 +49,8 @@ class NGram(Directed):
         word_N, rest_B = log_prob_T[symbol_T < self.tables.n_words], log_prob_T[symbol_T == self.tables.end]
         return Explanation(batch, _to_torch(word_N, batch), _to_torch(rest_B, batch))
 
-    @bounded
-    def sample(self, n: Amount, *, seed: Seed = 1, length: Count | None = None, burn_in: Amount = 50) -> list[str]:
-        lengths_B = None if length is None else torch.full((n,), length)
-        return self.vocab.sentences(self.draw(n, generator(seed, "sample"), lengths_B))
+    def draw_some(self, n: int, rng: Generator, length: int | None, burn_in: int) -> Batch:
+        return self.draw(n, rng, None if length is None else torch.full((n,), length))
 
     def draw(self, n_sentences: int, rng: Generator, lengths_B: Tensor | None = None) -> Batch:
         """Sentences from p(x), given that there is a word at all; with `lengths_B`, from g(x) of these lengths."""
@@ -68,6 +65,7 @@ class NGram(Directed):
             symbol_W, row_nW, _ = self._sampler.draw(context_KB, bool(columns), rng)
             columns.append(np.full(n_sentences, self.tables.end))
             columns[-1][going] = symbol_W
+            check_ends(len(columns))
             goes_on = symbol_W != self.tables.end
             going, context_KB = going[goes_on], row_nW[:-1, goes_on]
         symbol_BL = np.column_stack([np.empty((n_sentences, 0), np.int64), *columns])

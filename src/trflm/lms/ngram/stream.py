@@ -14,20 +14,21 @@ the order below.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from trflm.errors import InputError
 from trflm.lms.ngram.tables import Order, Tables, mark
-from trflm.speed.memory import available_memory
+from trflm.speed.memory import available_memory, returning_freed_memory
 from trflm.text import Text
 
 MULTIPLIER = 0x9E3779B97F4A7C15
 INVERSE = pow(MULTIPLIER, -1, 2**64)
 OCCURRENCE_BYTES = 64  # of an occurrence while its share is sorted
 NGRAM_BYTES = 72  # of an n-gram that is kept, while its order is estimated
-MOST_AT_ONCE = 1 << 25
+FEWEST_AT_ONCE, MOST_AT_ONCE = 1 << 21, 1 << 25  # occurrences: a quarter of the text within these bounds
+PART = 1 << 20  # n-grams whose probabilities are computed at a time
 
 
 @dataclass
@@ -37,12 +38,18 @@ class Kept:
     key: np.ndarray
     row: np.ndarray
 
+    @classmethod
+    def of(cls, key_G: np.ndarray) -> "Kept":
+        """Of n-grams that are given in the order of the tables."""
+        row = np.argsort(key_G)
+        return cls(key_G[row], compact(row))
+
     def rows_of(self, key_G: np.ndarray) -> np.ndarray:
         """[G] the row of each, -1 where it is not kept."""
         if not len(self.key):
             return np.full(len(key_G), -1)
         place = np.minimum(np.searchsorted(self.key, key_G), len(self.key) - 1)
-        return np.where(self.key[place] == key_G, self.row[place], -1)
+        return np.where(self.key[place] == key_G, self.row[place], -1).astype(np.int64)  # they are multiplied
 
 
 @dataclass
@@ -56,32 +63,6 @@ class Share:
     before_G: np.ndarray  # how many different symbols stand before it
 
 
-@dataclass
-class Sums:
-    """What the n-grams of an order add up to, for each context: c(h), and of those kept how many have c = 1, 2, 3+, and the
-    counts of all others."""
-
-    n_contexts: int
-    n: np.ndarray = field(default_factory=lambda: np.zeros(6, np.int64))  # n-grams with c = 0 .. 4, 5+
-    total_P: np.ndarray = field(init=False)
-    kept_3P: np.ndarray = field(init=False)
-    dropped_P: np.ndarray = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.total_P, self.dropped_P = np.zeros(self.n_contexts), np.zeros(self.n_contexts)
-        self.kept_3P = np.zeros((3, self.n_contexts))
-
-    def add(self, parent_G: np.ndarray, count_G: np.ndarray, keep_G: np.ndarray) -> None:
-        self.n += np.bincount(np.minimum(count_G, 5), minlength=6)
-        known = parent_G >= 0
-        parent_G, count_G, keep_G = parent_G[known], count_G[known], keep_G[known]
-        self.total_P += np.bincount(parent_G, count_G, self.n_contexts)
-        self.dropped_P += np.bincount(parent_G, count_G * ~keep_G, self.n_contexts)
-        for j in range(3):
-            of_kind = keep_G & (np.minimum(count_G, 3) == j + 1)
-            self.kept_3P[j] += np.bincount(parent_G, of_kind, self.n_contexts)
-
-
 class StreamEstimate:
     """One estimation; `discounts_of` gives D(0..3) from the numbers n of n-grams with c = 0 .. 4 and the order."""
 
@@ -90,55 +71,75 @@ class StreamEstimate:
         self.min_counts, self.open_vocabulary = min_counts, open_vocabulary
         self.S, self.start = n_words + 2, n_words
         self.memory = available_memory()
-        self.at_once = max(1 << 16, min(MOST_AT_ONCE, self.memory // 4 // OCCURRENCE_BYTES))
+        wanted = max(FEWEST_AT_ONCE, (text.n_words + 2 * len(text)) // 4)
+        self.at_once = max(1 << 16, min(wanted, MOST_AT_ONCE, self.memory // 4 // OCCURRENCE_BYTES))
 
     def tables(self, discounts_of: Callable[[np.ndarray, int], np.ndarray]) -> Tables:
+        with returning_freed_memory():
+            return self._tables(discounts_of)
+
+    def _tables(self, discounts_of: Callable[[np.ndarray, int], np.ndarray]) -> Tables:
         S, orders, held = self.S, [], 0
-        kept = Kept(np.zeros(1, np.uint64), np.zeros(1, np.int64))  # order 0: the empty n-gram
+        below = Kept(np.zeros(1, np.uint64), np.zeros(1, np.int32))  # order 0: the empty n-gram
         prob_P, has_unk_P = np.full(1, 1 / (self.n_words + 1)), np.zeros(1, bool)
-        below = kept
         for k in range(1, self.order + 1):
-            sums, found = Sums(len(prob_P)), []
-            # 1. All n-grams of the order, share after share.
+            P, highest = len(prob_P), k == self.order
+            total_P, n = np.zeros(P), np.zeros(6, np.int64)  # c(h); n-grams with c = 0 .. 4, 5+
+            found: list[list[np.ndarray]] = [[], [], [], [], []]
+            # 1. All n-grams of the order, share after share; of those that are dropped what they add to c(h) alone.
             for share in self.shares(k):
                 parent_G = below.rows_of((share.key_G - share.last_G.astype(np.uint64) - np.uint64(1)) * np.uint64(INVERSE))
                 count_G = share.occurrences_G
-                if k < self.order:
+                if not highest:
                     count_G = np.where(share.before_G == 0, count_G, share.before_G)
                 if k == 1:
                     count_G = np.where(self._uncounted(share.last_G), 0, count_G)
+                n += np.bincount(np.minimum(count_G, 5), minlength=6)
                 has_unk_G = has_unk_P[parent_G] | (share.last_G == 0)
                 keep_G = share.occurrences_G >= self.min_counts[min(k, len(self.min_counts)) - 1]
                 keep_G &= ~(has_unk_G & self.open_vocabulary)
                 keep_G = (keep_G & (parent_G >= 0)) | (k == 1)  # what follows a dropped one is rare, or has <unk>, too
-                sums.add(parent_G, count_G, keep_G)
+                dropped = ~keep_G & (parent_G >= 0)
+                if dropped.any():
+                    total_P += np.bincount(parent_G[dropped], count_G[dropped], P)
                 suffix_G = below.rows_of(share.key_G - (share.first_G.astype(np.uint64) + np.uint64(1)) * power(k - 1))
-                columns = (share.key_G, parent_G * S + share.last_G, suffix_G, count_G, has_unk_G)
-                found.append(tuple(column[keep_G] for column in columns))
+                columns = (share.key_G, parent_G * S + share.last_G, compact(suffix_G), compact(count_G), has_unk_G)
+                for column, values in zip(found, columns, strict=True):
+                    column.append(values[keep_G])
+                if highest:  # nothing is above that would look for these
+                    found[0].clear()
                 held += int(keep_G.sum())
                 self._check(held, k)
-            key, table_key, suffix, count, has_unk = (np.concatenate(column) for column in zip(*found, strict=True))
+            key, table_key, suffix, count, has_unk = map(joined, found)
             if k == 1:  # every symbol is a unigram, seen or not
+                n[0] += S - len(table_key)
                 key, table_key, suffix, count, has_unk = self._all_symbols(table_key, count)
-                sums.n[0] += S - len(np.concatenate([one[0] for one in found]))
-            # 2. The equation.
-            D = discounts_of(sums.n[:5].astype(float), k)
-            gamma_P = np.ones(len(prob_P))
-            given_up_P = (D[1:, None] * sums.kept_3P).sum(0) + sums.dropped_P
-            np.divide(given_up_P, sums.total_P, out=gamma_P, where=sums.total_P > 0)
             sort = np.argsort(table_key)
-            parent = table_key[sort] // S
-            count, suffix = count[sort], suffix[sort]
-            prob = (count - D[np.minimum(count, 3)]) / sums.total_P[parent] + gamma_P[parent] * prob_P[suffix]
+            table_key, suffix, count, has_unk = table_key[sort], suffix[sort], count[sort], has_unk[sort]
+            if not highest:
+                below = Kept.of(key[sort])
+            del key, sort
+            # 2. The equation; an n-gram that is dropped has given up its whole count.
+            D = discounts_of(n[:5].astype(float), k)
+            gamma_P, prob_G = total_P.copy(), np.empty(len(table_key))
+            for part in parts_of(table_key):
+                parent, first = table_key[part] // S, int(table_key[part.start]) // S
+                contexts = slice(first, int(parent[-1]) + 1)
+                total_P[contexts] += np.bincount(parent - first, count[part])
+                gamma_P[contexts] += np.bincount(parent - first, D[np.minimum(count[part], 3)])
+            np.divide(gamma_P, total_P, out=gamma_P, where=total_P > 0)
+            gamma_P[total_P == 0] = 1.0
+            for part in parts_of(table_key):
+                parent, c = table_key[part] // S, count[part]
+                prob_G[part] = (c - D[np.minimum(c, 3)]) / total_P[parent] + gamma_P[parent] * prob_P[suffix[part]]
             if k == 1:
-                prob[self.start] = 0.0
+                prob_G[self.start] = 0.0
             # 3. The tables, and what the next order needs of this one.
             with np.errstate(divide="ignore"):
-                orders.append((table_key[sort], np.log(prob)))
+                orders.append((table_key, np.log(prob_G)))
                 if k > 1:
-                    orders[k - 2] += (np.log(gamma_P),)
-            by_key = np.argsort(key[sort])
-            below, prob_P, has_unk_P = Kept(key[sort][by_key], by_key), prob, has_unk[sort]
+                    orders[k - 2] += (np.log(gamma_P, out=gamma_P),)
+            prob_P, has_unk_P = prob_G, has_unk
         orders[-1] += (np.empty(0),)
         return Tables(self.n_words, [Order(*arrays) for arrays in orders])
 
@@ -207,6 +208,22 @@ def grouped(key_E: np.ndarray, first_E: np.ndarray, last_E: np.ndarray, before_E
         key_E[begin_G], first_E[example_G].astype(np.int64), last_E[example_G].astype(np.int64),
         np.diff(begin_G, append=len(key_E)), before_G,
     )  # fmt: skip
+
+
+def joined(parts: list[np.ndarray]) -> np.ndarray:
+    """The parts, which are gone then, end to end."""
+    whole = np.concatenate(parts) if parts else np.empty(0, np.int64)
+    parts.clear()
+    return whole
+
+
+def compact(values: np.ndarray) -> np.ndarray:
+    """In 32 bits where they have room for all."""
+    return values.astype(np.int32) if values.max(initial=0) < 2**31 else values
+
+
+def parts_of(column: np.ndarray) -> Iterator[slice]:
+    return (slice(begin, min(begin + PART, len(column))) for begin in range(0, len(column), PART))
 
 
 def power(i: int) -> np.uint64:
