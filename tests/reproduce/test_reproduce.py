@@ -286,17 +286,20 @@ def test_an_unfinished_run_is_gone_on_with(place: Path) -> None:
     recipe.write_text(recipe.read_text().replace("epochs = 3", "epochs = 3\nminutes = 1e-9"))
     make(place, "lstm")
     run = place / "out/lstm"
-    config = json.loads((run / "config.json").read_text())
     assert unfinished(run) is None  # its time was over: that is an end
-    config["recipe"]["run"]["minutes"] = 0.0
-    (run / "config.json").write_text(json.dumps(config))
+    for name in ("lstm", "lstm-seed2"):
+        config = json.loads((run.parent / name / "config.json").read_text())
+        config["recipe"]["run"]["minutes"] = 0.0
+        (run.parent / name / "config.json").write_text(json.dumps(config))
     assert unfinished(run) is not None
     (row,) = make(place, "lstm", train=False).models
+    assert row.seeds is None
     assert row.unfinished is not None
     assert row.unfinished.endswith(" of 3 epochs")
     assert "unfinished |" in (place / "out/results.md").read_text()
     (row,) = make(place, "lstm").models
     assert row.unfinished is None
+    assert row.seeds is not None
     assert unfinished(run) is None
     assert json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["epoch"] == 3
 

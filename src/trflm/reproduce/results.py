@@ -19,7 +19,7 @@ from trflm.experiment.progress import Progress
 from trflm.files.records import to_record
 from trflm.files.writer import write_text
 from trflm.reproduce.markdown import markdown
-from trflm.reproduce.models import NotAvailable, Source, check_recipes, ensure_model, seed_name
+from trflm.reproduce.models import NotAvailable, Source, check_recipes, ensure_model, seed_name, unfinished
 from trflm.reproduce.page import page
 from trflm.reproduce.plan import Plan, Row
 from trflm.reproduce.record import ListFacts, Made, MissingRow, Results, RowResult
@@ -90,7 +90,9 @@ def make_row(row: Row, plan: Plan, evaluation: Evaluation, source: Source, progr
                 evaluation.add(name, ensure_model(name, source, progress()))
         for seed in row.seeds:
             with suppress(NotAvailable):  # one run is a row already
-                evaluation.add(seed_name(row.name, seed), ensure_model(row.name, source, progress(), seed))
+                run = ensure_model(row.name, source, progress(), seed)
+                if unfinished(run) is None:
+                    evaluation.add(seed_name(row.name, seed), run)
         return evaluation.combined(row) if row.models else evaluation.single(row, row.name in plan.strategies)
     except NotAvailable as reason:
         return MissingRow(name=row.name, label=row.label, paper=row.paper, status="not available", reason=str(reason))
