@@ -1,6 +1,7 @@
 """The classes of the proposal's output: by frequency, by exchange, from a file; and a model that comes back with them."""
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -214,3 +215,9 @@ def test_a_pipe_among_the_files_of_a_run_is_not_waited_for(tmp_path):
         done = trf(*command)
         assert (done.returncode, done.stderr) == (2, f"trf: {run}/{name}: is not a regular file\n")
         (tmp_path / name).replace(run / name)
+
+
+def test_a_name_that_no_file_can_have_is_one_message():
+    for read in (store.read_config, load_model):
+        with pytest.raises(InputError, match="File name too long|there is no such directory"):
+            read(Path("x" * 5000))

@@ -57,7 +57,7 @@ def open_binary(path: Path | str) -> Iterator[BinaryIO]:
 
 def regular(path: Path) -> Path:
     """A file in a directory of ours: a pipe in its place would be waited for."""
-    if path.exists() and not path.is_file():
+    if os.path.exists(path) and not os.path.isfile(path):  # these say no to names that no file can have
         raise InputError(f"{path}: is not a regular file")
     return path
 
