@@ -218,5 +218,5 @@ def test_a_pipe_among_the_files_of_a_run_is_not_waited_for(tmp_path):
 
 
 def test_a_name_that_no_file_can_have_is_one_message():
-    with pytest.raises(InputError, match="damaged or not ours: .*File name too long"):
+    with pytest.raises(InputError, match=r"damaged or not ours: .*File name too long"):
         store.read_config(Path("x" * 5000))
