@@ -54,10 +54,13 @@ def test_a_pipe_is_written_into(directory):
     os.close(reader)
 
 
-def test_a_full_disk_is_one_message(directory):
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_one_message(directory, unbuffered):
     words = [sys.executable, "-m", "trflm", "score", directory / "field", directory / "text.txt"]
     with open("/dev/full", "w") as full:
-        done = subprocess.run(words, check=False, stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
+        environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+        done = subprocess.run(words, check=False, stdout=full, stderr=subprocess.PIPE, text=True, timeout=300, env=environment)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "trf: writing: No space left on device"
     assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr

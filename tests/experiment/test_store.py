@@ -1,10 +1,11 @@
 """The classes of the proposal's output: by frequency, by exchange, from a file; and a model that comes back with them."""
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
-from commands import TINY_TEXT
+from commands import TINY_TEXT, tiny_recipe, trf
 from harness import random_batch, tiny_vocab
 
 from trflm.errors import InputError
@@ -197,3 +198,25 @@ def test_snapshots_that_are_replaced_while_they_are_read_are_looked_for_again(re
     save_model(run / "model.safetensors", learner.model, snapshots=["../model.safetensors"])
     with pytest.raises(InputError, match="must be names of files"):
         load_model(run)
+
+
+def test_a_pipe_among_the_files_of_a_run_is_not_waited_for(tmp_path):
+    run = tmp_path / "run"
+    assert trf("train", tiny_recipe(tmp_path), "--out", run, "--quiet", "--set", "run.epochs=1").returncode == 0
+    score, report = ("score", run, tmp_path / "text.txt"), ("report", run, "--out", tmp_path / "page.html")
+    for name, command in (
+        ("config.json", score),
+        ("vocab.txt", score),
+        ("model.safetensors", score),
+        ("metrics.jsonl", report),
+    ):
+        (run / name).rename(tmp_path / name)
+        os.mkfifo(run / name)
+        done = trf(*command)
+        assert (done.returncode, done.stderr) == (2, f"trf: {run}/{name}: is not a regular file\n")
+        (tmp_path / name).replace(run / name)
+
+
+def test_a_name_that_no_file_can_have_is_one_message():
+    with pytest.raises(InputError, match=r"damaged or not ours: .*File name too long"):
+        store.read_config(Path("x" * 5000))

@@ -34,6 +34,7 @@ def test_numbers_of_few_bits_are_exact():
         assert torch.equal(one, two)
 
 
+@pytest.mark.usefixtures("numba")  # without it training multiplies in fp32
 def test_rounding_is_small():
     """On 2,000 positions at the widths of minimal filtering: within 1 % in phi, and the gradients point the same way."""
     cnn = CNN(CNNConfig(embedding=32, projection=32, bank_width=4, bank_filters=32, stack_filters=32, init=0.2), 50, rng(1))

@@ -91,6 +91,10 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:  # a full disk, or a pipe or file that failed under our hands
+        try:
+            sys.stdout.flush()
+        except OSError:  # what is left cannot be written either, and Python would try again at the end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(complain(f"{error.filename or 'writing'}: {error.strerror or error}", 1))
     except (MemoryError, RuntimeError) as error:  # torch says by a RuntimeError that it is out of memory
         if isinstance(error, RuntimeError) and "allocate memory" not in str(error) and "out of memory" not in str(error):

@@ -11,13 +11,14 @@ from torch import Tensor
 from trflm.errors import InputError
 from trflm.experiment.store import load_content, read_config
 from trflm.field.snapshots import REFERENCE
+from trflm.files.reader import regular
 from trflm.files.tensors import save_state
 from trflm.text import Vocab
 
 
 def write_calibrated(model: Path, out: Path, zetas: Sequence[Tensor], how: dict[str, Any]) -> None:
     """`zetas` are those of the model's snapshots, or of the model itself if it has none; the last serves the model file too."""
-    vocab, last = Vocab.from_list(model / "vocab.txt"), "model.safetensors"
+    vocab, last = Vocab.from_list(regular(model / "vocab.txt")), "model.safetensors"
     names = load_content(model / last, vocab)[1].get("snapshots", [])
     assert len(zetas) == max(len(names), 1)
     files = {last: zetas[-1], **{f"snapshots/{name}": zeta for name, zeta in zip(names, zetas, strict=False)}}

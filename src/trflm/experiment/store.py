@@ -16,7 +16,7 @@ from trflm.experiment.toml import choose, parse
 from trflm.field.snapshots import REFERENCE, FieldModel
 from trflm.field.trf import TRF
 from trflm.files.parse import parse_json
-from trflm.files.reader import read_whole
+from trflm.files.reader import read_whole, regular
 from trflm.files.tensors import MissingFile, load_note, load_state, save_state
 from trflm.kinds import Start
 from trflm.language_model import LanguageModel, Origin, Stored
@@ -99,7 +99,7 @@ def _load_directory(path: Path, bf16: bool) -> tuple[LanguageModel, dict[str, An
         problem = "not a model directory" if path.exists() else "there is no such directory"
         raise InputError(f"{path}: {problem}; give what trf train wrote, or an ARPA file (.arpa, .arpa.gz)")
     config = read_config(path / "config.json")
-    vocab = Vocab.from_list(path / "vocab.txt")
+    vocab = Vocab.from_list(regular(path / "vocab.txt"))
     last = path / "model.safetensors"
     if not last.exists():
         raise InputError(f"{path}: no model was saved here yet; let trf train reach its first checkpoint")
@@ -214,6 +214,7 @@ def belonging(file: Path) -> Iterator[None]:
 
 
 def read_config(path: Path) -> dict[str, Any]:
+    regular(path)
     try:
         config = parse_json(read_whole(path))
         if not isinstance(config, dict):

@@ -55,6 +55,13 @@ def open_binary(path: Path | str) -> Iterator[BinaryIO]:
             _newest.pop(str(path), None)
 
 
+def regular(path: Path) -> Path:
+    """A file in a directory of ours: a pipe in its place would be waited for."""
+    if os.path.exists(path) and not os.path.isfile(path):  # these say no to names that no file can have
+        raise InputError(f"{path}: is not a regular file")
+    return path
+
+
 def share_read(path: Path | str) -> float | None:
     """How much of a file has been read by who reads it now, in bytes as they lie on disk; None if that cannot be told."""
     file = _newest.get(str(path))

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from trflm.errors import InputError, TrainingError
 from trflm.files.parse import parse_json
+from trflm.files.reader import regular
 from trflm.files.writer import replacing
 
 FORMAT = 2  # raised when a file of this version could not be read by the version before
@@ -109,8 +110,7 @@ def load_note(path: Path) -> dict[str, Any]:
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
     """(file, what its header says); whatever does not fit is an InputError."""
-    if path.exists() and not path.is_file():
-        raise InputError(f"{path}: is not a regular file")  # a pipe would be waited for
+    regular(path)
     try:
         with safetensors.safe_open(path, "pt") as file:
             text = (file.metadata() or {}).get(NOTE)

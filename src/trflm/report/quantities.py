@@ -7,7 +7,7 @@ from typing import Any
 
 from trflm.errors import InputError
 from trflm.files.parse import parse_json
-from trflm.files.reader import read_whole
+from trflm.files.reader import read_whole, regular
 
 LOSS = "loss"  # the unit of what a learner makes small: of another learner it is another thing
 NOT_CURVES = {"step", "epoch", "seconds", "criterion"}
@@ -69,6 +69,7 @@ def title(name: str) -> str:
 
 def read_metrics(path: Path) -> list[Row]:
     """A dict a recorded step."""
+    regular(path)
     try:
         lines = read_whole(path, MOST_METRICS).splitlines()
     except (OSError, ValueError) as error:

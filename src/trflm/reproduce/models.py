@@ -13,6 +13,7 @@ from trflm.experiment.run import run_recipe
 from trflm.experiment.store import read_config
 from trflm.experiment.train import Done, is_over
 from trflm.files.parse import parse_json
+from trflm.files.reader import regular
 from trflm.files.tensors import load_note
 from trflm.learning.distil import DistilConfig
 from trflm.reproduce.record import Curve
@@ -132,7 +133,7 @@ def training_seconds(run: Path) -> float | None:
 def metrics(run: Path) -> list[dict]:
     """The lines of metrics.jsonl; none if a model came without it."""
     try:
-        lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        lines = regular(run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
     rows = []
