@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trflm.lms.lstm import output_loops
 from trflm.speed import compiled
 
 ROWS, WORDS = 512, 1024  # of a product
@@ -30,11 +29,13 @@ class Output16:
 
     def log_totals(self, h_PH: Tensor) -> Tensor:
         """[P] log sum_v exp(logit)."""
+        from trflm.lms.lstm.output_loops import add_words
+
         h = F.pad(h_PH.bfloat16(), (0, 0, 0, -len(h_PH) % ALIKE))
         most, total = torch.full((len(h),), -torch.inf), torch.zeros(len(h))
         for rows, *sums in zip(*(x.split(ROWS) for x in (h, most, total)), strict=True):
             for weight, bias in zip(self.weight_VH.split(WORDS), self.bias_V.split(WORDS), strict=True):
-                output_loops.add_words(bits(rows @ weight.t()), *(x.numpy() for x in (bias, *sums)))
+                add_words(bits(rows @ weight.t()), *(x.numpy() for x in (bias, *sums)))
         return (most + total.log())[: len(h_PH)]
 
     def logits(self, h_PH: Tensor, from_E: Tensor, symbol_E: Tensor) -> Tensor:
@@ -44,9 +45,11 @@ class Output16:
 
     def draw(self, h_PH: Tensor, level_D: Tensor, end: bool) -> Tensor:
         """[D] a symbol after each of the first states, by inversion at levels in [0, 1); with `end` it may be the end."""
+        from trflm.lms.lstm.output_loops import draw_words
+
         symbol_D, bias_V = torch.empty(len(level_D), dtype=torch.int64), self.bias_V if end else self.bias_V[:-1]
         z_DV = bits(h_PH.bfloat16() @ self.weight_VH.t())[: len(level_D)]
-        output_loops.draw_words(z_DV, bias_V.numpy(), level_D.numpy(), symbol_D.numpy())
+        draw_words(z_DV, bias_V.numpy(), level_D.numpy(), symbol_D.numpy())
         return symbol_D
 
 
