@@ -10,7 +10,9 @@ its steps; in turn: who has no turn waits. 1 is level.
 With the times come the bytes that a process sends in a step, and the memory of a process.
 
 `two-ray-workers-vs-one`: the same n-best lists (--lists) rescored by the workers of `trf rescore --ray`, two against one, on
-one Ray: the job as a whole, and what follows the first list, before which workers start and load the model.
+one Ray: the job as a whole, and what follows the first list, before which workers start and load the model. One worker takes w
+seconds of a core a list and cannot be faster than that; two share the cores with the d seconds of all other processes. So two
+are at most 2 w / (w + d) times as fast on two cores, by the processor time of the middle of a job (on Linux).
 """
 
 import argparse
@@ -21,6 +23,7 @@ import socket
 import statistics
 import tempfile
 import time
+from collections import Counter
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -175,7 +178,7 @@ def make_rescorer(directory: Path, vocab: Vocab, text: Batch) -> Path:
 def rescoring(directory: Path, parsed: argparse.Namespace) -> Found:
     import numpy as np
 
-    n_lists, rounds = parsed.lists or (24 if parsed.quick else 200), 2 if parsed.quick else parsed.rounds
+    n_lists, rounds = parsed.lists or (24 if parsed.quick else 600), 2 if parsed.quick else parsed.rounds
     made = make_lists(None, n_lists)
     rescorer = make_rescorer(directory, made.vocab, made.text)
     rng = np.random.default_rng(0)
@@ -187,13 +190,23 @@ def rescoring(directory: Path, parsed: argparse.Namespace) -> Found:
     job = on_ray.Job(ListFiles(directory / "lists.jsonl"), rescorer, Rescorer.load(rescorer).sha256)
     results: dict[int, list[str]] = {}
     starts: dict[int, list[float]] = {1: [], 2: []}
+    spent: dict[int, list[Counter]] = {1: [], 2: []}  # processor time a list
+    first_seen, last_seen = n_lists // 4, 11 * n_lists // 12  # between them: all have begun, and none has ended
 
     def rescore(count: int) -> None:
         started = time.perf_counter()
         found = on_ray.lines(job, 0, count)
         results[count] = [next(found)]
         starts[count].append(time.perf_counter() - started)
-        results[count] += found
+        times: dict[int, Counter] = {}
+        for number, line in enumerate(found, 1):
+            results[count].append(line)
+            if number in (first_seen, last_seen):
+                times[number] = processor_times()
+        spent[count].append(Counter())
+        for (_, name), value in (times[last_seen] - times[first_seen]).items():
+            who = "workers" if name.startswith("ray::MapWorker") else "all others"
+            spent[count][-1][who] += 1000 * value / (last_seen - first_seen)
 
     with on_ray.connected(None, 2, 1):
         seconds = interleaved({f"{count} Ray workers": functools.partial(rescore, count) for count in (1, 2)}, rounds)
@@ -205,7 +218,36 @@ def rescoring(directory: Path, parsed: argparse.Namespace) -> Found:
         "two-ray-workers-vs-one": whole[1] / whole[2],
         "two-ray-workers-vs-one, after the first list": (whole[1] - first[1]) / (whole[2] - first[2]),
     }
-    return seconds, {"lists": n_lists, "seconds to the first list": first}, ratios
+    about: dict[str, Any] = {"lists": n_lists, "seconds to the first list": first}
+    ms = {count: {name: statistics.median(one[name] for one in spent[count]) for name in spent[count][0]} for count in (1, 2)}
+    if ms[1].get("workers"):
+        about["ms of processor time a list"] = {
+            count: {name: round(value, 1) for name, value in ms[count].items()} for count in ms
+        }
+        ratios["two-ray-workers-vs-one, at most"] = 2 * ms[1]["workers"] / sum(ms[2].values())
+    return seconds, about, ratios
+
+
+def processor_times() -> Counter:
+    """(process, its name) -> seconds on a core, of this process and all below it; nothing where there is no /proc."""
+    parent: dict[int, int] = {}
+    found: dict[int, tuple[str, float]] = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (place / "stat").read_text().rpartition(")")[2].split()
+            name = (place / "cmdline").read_text().split("\0")[0]
+        except OSError:  # it has just ended
+            continue
+        parent[int(place.name)] = int(fields[1])
+        found[int(place.name)] = name, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    times: Counter = Counter()
+    for process, (name, seconds) in found.items():
+        at = process
+        while at != os.getpid() and at in parent:
+            at = parent[at]
+        if at == os.getpid():
+            times[process, name] = seconds
+    return times
 
 
 def main() -> None:

@@ -28,6 +28,7 @@ from trflm.evaluation.formats import (
     write_mlm,
     write_srilm,
 )
+from trflm.evaluation.formats.jsonl import lines_of_jsonl, list_of_line
 from trflm.evaluation.nbest import NBestList
 
 
@@ -211,8 +212,32 @@ def test_kaldi_faults(tmp_path: Path, nbest: str, scores: str, message: str) -> 
 )
 def test_json_faults(tmp_path: Path, name: str, text: str, message: str) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=message) as found:
         list(read_lists(tmp_path / name, {}))
+    if name == "a.jsonl":  # and where the lines are read by others
+        with pytest.raises(InputError) as elsewhere:
+            [list_of_line(where, line) for _, where, line in lines_of_jsonl(tmp_path / name)]
+        assert str(elsewhere.value) == str(found.value)
+
+
+def test_lines_that_others_read_are_the_lists(tmp_path: Path) -> None:
+    """Ours, with another order of keys, with a name that JSON writes with signs, and of another toolkit."""
+    write_jsonl(three_lists(), tmp_path / "a.jsonl")
+    more = [
+        {"hypotheses": [{"text": "x", "scores": {"s": 1}}], "utterance": "d"},
+        {"utterance": 'e"1', "hypotheses": [{"text": "x", "scores": {"s": 1}}]},
+        {"utterance": "f", "nbest": [{"text": "x", "score": 1}]},
+    ]
+    with open(tmp_path / "a.jsonl", "a") as file:
+        file.writelines(json.dumps(one) + "\n" for one in more)
+    wanted, found = list(read_jsonl(tmp_path / "a.jsonl")), list(lines_of_jsonl(tmp_path / "a.jsonl"))
+    assert same([list_of_line(where, line) or wanted[0] for _, where, line in found], wanted)
+    assert [name for name, _, _ in found] == [nbest.utterance for nbest in wanted]
+    assert found[1][1] == f"{tmp_path / 'a.jsonl'}:2"
+    with open(tmp_path / "a.jsonl", "a") as file:
+        file.write(json.dumps(more[0]) + "\n")
+    with pytest.raises(InputError, match='utterance "d" was already on line 4; remove one'):
+        list(lines_of_jsonl(tmp_path / "a.jsonl"))
 
 
 @pytest.mark.parametrize(

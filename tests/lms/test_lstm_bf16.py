@@ -22,7 +22,7 @@ def rounded_logits(layer: Output16, h_PH: torch.Tensor) -> torch.Tensor:
 
 
 def test_totals_are_those_of_the_logits(layer, monkeypatch):
-    """In blocks of any size; fp32 sums and exp, so 5e-6 is a hundred roundings. Logits up to 1000: one word has it all."""
+    """In blocks of any size; 5e-6 is a hundred roundings of fp32. With logits up to 1000 some sums are all but one word's."""
     for scale in (1.0, 100.0):
         h_PH = scale * torch.randn(70, H, generator=rng(3))
         wanted = rounded_logits(layer, h_PH).logsumexp(1)

@@ -1,6 +1,9 @@
 """`trf rescore --ray`: one reader, workers that hold the model, and results in order.
 
-    lists -> rows (number, text, said) -> map_batches(JournalRescorer) -> lines of the journal
+    lists -> rows (number, where, text, said) -> map_batches(JournalRescorer) -> lines of the journal
+
+The reader leaves lines of JSON to the workers, who read them as it would: it shares the cores with them. A batch takes Ray some
+tens of milliseconds of processor time, most of it in the process that asked, whatever is in it: so batches are large.
 
 Ray replaces a worker that dies and does its batch again. A batch gives the same lines wherever it is done; they come in order,
 and each is checked to be the next one: no list is lost, none is there twice, and the bytes are those of one process
@@ -22,11 +25,11 @@ from typing import Any, cast
 
 from trflm.deploy.stream import Shard
 from trflm.errors import InputError
-from trflm.evaluation.formats.jsonl import to_json
+from trflm.evaluation.formats.jsonl import JSONL, lines_of_jsonl, to_json
 from trflm.evaluation.second_pass.files import ListFiles
 from trflm.evaluation.transcripts import read_transcripts
 
-BATCH = 1 << 16  # bytes of lists that a worker is given at once, and that are done again if it dies; one list at least
+BATCH = 1 << 20  # bytes of lists that a worker is given at once, and that are done again if it dies; one list at least
 CONNECT_SECONDS = 10
 STORE = 256 << 20  # bytes of the object store of a Ray of our own: a few thousand lists
 
@@ -45,10 +48,17 @@ class Job:
     def rows(self, start: int) -> Iterator[dict[str, Any]]:
         """The lists from number `start` on, as rows."""
         references = None if self.files.ref is None else read_transcripts(self.files.ref)
-        lists = islice(self.shard.take(self.files.read()), start, None)
-        for number, nbest in enumerate(lists, start):
-            said = None if references is None else references.get(nbest.utterance)
-            yield {"number": number, "text": to_json(nbest), "said": said}
+        lists = islice(self.shard.take(self.lists()), start, None)
+        for number, (utterance, where, text) in enumerate(lists, start):
+            said = None if references is None else references.get(utterance)
+            yield {"number": number, "where": where, "text": text, "said": said}
+
+    def lists(self) -> Iterator[tuple[str, str, str]]:
+        """(utterance, where it is from, a line of JSON) of each list."""
+        files = self.files
+        if files.format_name == JSONL.name and not (files.fields or files.costs or files.scores):
+            return lines_of_jsonl(files.nbest)
+        return ((nbest.utterance, f'utterance "{nbest.utterance}"', to_json(nbest)) for nbest in files.read())
 
 
 def give_token() -> None:
@@ -163,7 +173,7 @@ def _source(job: Job, start: int) -> Any:
     from ray.data.block import BlockMetadata
     from ray.data.datasource import Datasource, ReadTask
 
-    schema = pyarrow.schema({"number": pyarrow.int64(), "text": pyarrow.string(), "said": pyarrow.string()})
+    schema = pyarrow.schema({name: pyarrow.string() for name in ("where", "text", "said")} | {"number": pyarrow.int64()})
 
     def read() -> Iterator[pyarrow.Table]:
         some, size = [], 0

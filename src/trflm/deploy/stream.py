@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import TypeVar
 
 from trflm.deploy.journal import Entry, Journal
 from trflm.deploy.rescorer import Rescorer
@@ -14,6 +15,7 @@ from trflm.evaluation.formats.jsonl import to_json
 from trflm.evaluation.nbest import NBestList
 from trflm.evaluation.second_pass.one_list import ScoredList
 
+T = TypeVar("T")
 MOST_DIGITS = 6  # of the number of shards
 
 
@@ -32,7 +34,7 @@ class Shard:
             raise InputError(f"--shard {text}: write i/n with 1 <= i <= n, such as 3/8; n has at most {MOST_DIGITS} digits")
         return cls(int(number), int(of))
 
-    def take(self, lists: Iterable[NBestList]) -> Iterator[NBestList]:
+    def take(self, lists: Iterable[T]) -> Iterator[T]:
         return islice(lists, self.number - 1, None, self.of)
 
 

@@ -7,7 +7,7 @@
 Nothing here knows Ray: a batch is a pyarrow.Table, a pandas.DataFrame or a dictionary of numpy arrays.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from trflm.deploy import rescorer
 from trflm.deploy.journal import to_line
 from trflm.deploy.stream import to_entry
 from trflm.errors import InputError
+from trflm.evaluation.formats.jsonl import list_of_line
 from trflm.evaluation.formats.rows import list_of_row
 from trflm.evaluation.nbest import NBestList
 from trflm.evaluation.second_pass.one_list import ScoredList
@@ -64,7 +65,13 @@ class Rescorer:
 
     def scored(self, rows: list[dict[str, Any]]) -> Iterator[ScoredList]:
         """Each list scored by itself, in order."""
-        return self.rescorer.rescore(_list(row) for row in rows)
+        return self.rescorer.rescore(map(self.list_of, rows))
+
+    @staticmethod
+    def list_of(row: dict[str, Any]) -> NBestList:
+        nbest = list_of_row(f'row of utterance "{row.get("utterance", "?")}"', row)
+        assert nbest is not None  # a fault is an InputError
+        return nbest
 
     @staticmethod
     def _found(scored: ScoredList) -> dict[str, Any]:
@@ -72,14 +79,21 @@ class Rescorer:
 
 
 class JournalRescorer(Rescorer):
-    """The same for `trf rescore --ray`: rows (number, text, said) in, (number, line of the journal) out.
+    """The same for `trf rescore --ray`: rows (number, where, text, said) in, (number, line of the journal) out.
 
-    `said` is the reference of a file beside the lists, null where there is none; `scores` as in `to_entry`.
+    `text` is a line of JSON Lines, `where` says which; `said` is the reference of a file beside the lists, null where there is
+    none; `scores` as in `to_entry`.
     """
 
     def __init__(self, directory: Path | str, *, threads: int, sha256: str | None, referenced: bool, scores: bool) -> None:
         super().__init__(directory, threads=threads, sha256=sha256)
         self.referenced, self.scores = referenced, scores
+
+    @staticmethod
+    def list_of(row: dict[str, Any]) -> NBestList:
+        nbest = list_of_line(row["where"], row["text"])
+        assert nbest is not None
+        return nbest
 
     def __call__(self, batch: pyarrow.Table) -> pyarrow.Table:
         rows = batch.to_pylist()
@@ -88,12 +102,6 @@ class JournalRescorer(Rescorer):
             said = {scored.nbest.utterance: row["said"]} if self.referenced and row["said"] is not None else {}
             lines.append(to_line(to_entry(scored, said if self.referenced else None, self.scores)))
         return pyarrow.table({"number": batch["number"], "line": pyarrow.array(lines, pyarrow.string())})
-
-
-def _list(row: Mapping[str, Any]) -> NBestList:
-    nbest = list_of_row(f'row of utterance "{row.get("utterance", "?")}"', row)
-    assert nbest is not None  # a fault is an InputError
-    return nbest
 
 
 def _rows(batch: Any) -> Iterator[dict[str, Any]]:

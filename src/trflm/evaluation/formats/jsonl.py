@@ -7,6 +7,7 @@ natural logs, higher is better.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from trflm.evaluation.nbest import Finding, Kind, NBestList, Report, refuse
 from trflm.files.reader import read_lines
 from trflm.files.writer import write_text
 
+BEGINNING = re.compile(r'\{"utterance": "([^"\\]+)", ')  # of a line that `to_json` wrote, but for names with signs in them
 KEYS = {"utterance", "reference", "hypotheses"}
 
 
@@ -27,17 +29,41 @@ def read_jsonl(path: Path | str, report: Report = refuse, fields: Mapping[str, s
     seen = Seen()
     for line in read_lines(path):
         where = f"{path}:{line.number}"
-        try:
-            record = parse_json(line.text)
-        except NotJsonError as error:
-            report(Finding(Kind.SYNTAX, where, f"not JSON: {error}; write one object a line"))
-            continue
-        nbest = read_object(where, record, report, fields)
-        if nbest is not None and (first := seen.line_of(nbest.utterance)) is not None:
-            report(Finding(Kind.DUPLICATE, where, f'utterance "{nbest.utterance}" was already on line {first}; remove one'))
-        elif nbest is not None:
-            seen.add(nbest.utterance, line.number)
+        nbest = list_of_line(where, line.text, report, fields)
+        if nbest is not None and _is_new(nbest.utterance, where, line.number, seen, report):
             yield nbest
+
+
+def lines_of_jsonl(path: Path | str) -> Iterator[tuple[str, str, str]]:
+    """(utterance, where it stands, its line) of each list, for who reads the line elsewhere with `list_of_line`. The names are
+    looked at here; of a line that begins as ours do, nothing else is."""
+    seen = Seen()
+    for line in read_lines(path):
+        where, text, begins = f"{path}:{line.number}", line.text, BEGINNING.match(line.text)
+        utterance = begins[1] if begins else ""
+        if not begins:
+            nbest = list_of_line(where, text)
+            assert nbest is not None  # a fault is an InputError
+            utterance, text = nbest.utterance, to_json(nbest)
+        _is_new(utterance, where, line.number, seen, refuse)
+        yield utterance, where, text
+
+
+def list_of_line(where: str, text: str, report: Report = refuse, fields: Mapping[str, str] | None = None) -> NBestList | None:
+    """The list of a line; None if there is none in it and `report` lets it pass."""
+    try:
+        return read_object(where, parse_json(text), report, fields)
+    except NotJsonError as error:
+        report(Finding(Kind.SYNTAX, where, f"not JSON: {error}; write one object a line"))
+        return None
+
+
+def _is_new(utterance: str, where: str, number: int, seen: Seen, report: Report) -> bool:
+    if (first := seen.line_of(utterance)) is not None:
+        report(Finding(Kind.DUPLICATE, where, f'utterance "{utterance}" was already on line {first}; remove one'))
+        return False
+    seen.add(utterance, number)
+    return True
 
 
 def read_object(where: str, record: Any, report: Report, fields: Mapping[str, str] | None = None) -> NBestList | None:

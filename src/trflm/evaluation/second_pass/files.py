@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from trflm.evaluation.formats import AUTO, read_lists
+from trflm.evaluation.formats import AUTO, format_of, read_lists
 from trflm.evaluation.nbest import NBestList, Report, refuse
 from trflm.evaluation.weights import FileContent, content_hash
 from trflm.files.remote import is_address
@@ -33,6 +33,10 @@ class ListFiles:
         full = {path: path if is_address(path) else Path(path).resolve() for path in (self.nbest, *self.scores.values())}
         ref = self.ref if self.ref is None or is_address(self.ref) else Path(self.ref).resolve()
         return replace(self, nbest=full[self.nbest], scores={name: full[path] for name, path in self.scores.items()}, ref=ref)
+
+    @property
+    def format_name(self) -> str:
+        return format_of(self.nbest).name if self.format == AUTO else self.format
 
     def read(self, report: Report = refuse) -> Iterator[NBestList]:
         """The lists, one utterance at a time."""
