@@ -23,7 +23,6 @@ import socket
 import statistics
 import tempfile
 import time
-from collections import Counter
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -190,7 +189,7 @@ def rescoring(directory: Path, parsed: argparse.Namespace) -> Found:
     job = on_ray.Job(ListFiles(directory / "lists.jsonl"), rescorer, Rescorer.load(rescorer).sha256)
     results: dict[int, list[str]] = {}
     starts: dict[int, list[float]] = {1: [], 2: []}
-    spent: dict[int, list[Counter]] = {1: [], 2: []}  # processor time a list
+    spent: dict[int, list[dict[str, float]]] = {1: [], 2: []}  # processor time a list
     first_seen, last_seen = n_lists // 4, 11 * n_lists // 12  # between them: all have begun, and none has ended
 
     def rescore(count: int) -> None:
@@ -198,15 +197,16 @@ def rescoring(directory: Path, parsed: argparse.Namespace) -> Found:
         found = on_ray.lines(job, 0, count)
         results[count] = [next(found)]
         starts[count].append(time.perf_counter() - started)
-        times: dict[int, Counter] = {}
+        times: dict[int, dict[tuple[int, str], float]] = {}
         for number, line in enumerate(found, 1):
             results[count].append(line)
             if number in (first_seen, last_seen):
                 times[number] = processor_times()
-        spent[count].append(Counter())
-        for (_, name), value in (times[last_seen] - times[first_seen]).items():
-            who = "workers" if name.startswith("ray::MapWorker") else "all others"
-            spent[count][-1][who] += 1000 * value / (last_seen - first_seen)
+        one = {"workers": 0.0, "all others": 0.0}
+        for process, seconds in times[last_seen].items():
+            who = "workers" if process[1].startswith("ray::MapWorker") else "all others"
+            one[who] += 1000 * (seconds - times[first_seen].get(process, 0.0)) / (last_seen - first_seen)
+        spent[count].append(one)
 
     with on_ray.connected(None, 2, 1):
         seconds = interleaved({f"{count} Ray workers": functools.partial(rescore, count) for count in (1, 2)}, rounds)
@@ -228,7 +228,7 @@ def rescoring(directory: Path, parsed: argparse.Namespace) -> Found:
     return seconds, about, ratios
 
 
-def processor_times() -> Counter:
+def processor_times() -> dict[tuple[int, str], float]:
     """(process, its name) -> seconds on a core, of this process and all below it; nothing where there is no /proc."""
     parent: dict[int, int] = {}
     found: dict[int, tuple[str, float]] = {}
@@ -240,7 +240,7 @@ def processor_times() -> Counter:
             continue
         parent[int(place.name)] = int(fields[1])
         found[int(place.name)] = name, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    times: Counter = Counter()
+    times: dict[tuple[int, str], float] = {}
     for process, (name, seconds) in found.items():
         at = process
         while at != os.getpid() and at in parent:
