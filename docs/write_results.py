@@ -35,8 +35,7 @@ SIDES = {
     "trf-cnn-kn": "engine, 1 snapshot",
     "trf-blstm-start": "BLSTM field",
     "trf-blstm-start-again": "BLSTM field",
-    "trf-blstm-start-seed2": "BLSTM field",
-    "trf-blstm-start-seed3": "BLSTM field",
+    "trf-blstm-start-before": "BLSTM field",
     "trf-blstm-dnce": "BLSTM field",
     "trf-blstm-large": "BLSTM field, 512 units",
     "lstm-1500-fast": "LSTM 2x1500",
@@ -54,9 +53,10 @@ CHOSEN = (
     "discrete-trf",
     "lstm-200",
     "lstm-650-fast",
+    "lstm-1500-fast",
     "trf-cnn",
     "trf-cnn-kn",
-    "trf-blstm-dnce",
+    "trf-blstm-start",
 )  # of the README and the picture
 
 
@@ -87,6 +87,7 @@ class Figures:
             "wer": lambda: percent(row["wer"]),
             "label": lambda: row["label"],
             "seconds": lambda: duration(self.seconds(name)),
+            "perplexity": lambda: self.perplexity(name),
             "parameters": lambda: millions(row),
             "kn5": lambda: difference(row.get("against_baseline")),
         }
