@@ -223,7 +223,9 @@ def readme() -> str:
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 400, 60, 30, 24, 52
 COLOURS = {"kn5": "#6b7280", "lstm": "#c2571a", "trf": "#2f6fde", "discrete": "#2c8a57"}
+FIRST, LAST = 0.0015, 3.0  # seconds
 TIMES = (
+    (0.002, "2 ms"),
     (0.005, "5 ms"),
     (0.01, "10 ms"),
     (0.02, "20 ms"),
@@ -236,8 +238,14 @@ TIMES = (
 )
 
 
-LABEL_LEFT = ("trf-cnn", "lstm-650-fast")  # their labels stand on the left of their points, where there is room
-LABEL_ABOVE = ("lstm-650-fast",)  # and these a little higher, for the sake of a neighbour
+LABEL_LEFT = (
+    "trf-cnn",
+    "trf-cnn-kn",
+    "lstm-200",
+    "lstm-650-fast",
+    "lstm-1500-fast",
+)  # their labels stand on the left of their points, where there is room
+LABEL_ABOVE = ("lstm-650-fast", "lstm-1500-fast")  # and these a little higher, for the sake of a neighbour
 
 
 def picture() -> str:
@@ -249,7 +257,7 @@ def picture() -> str:
     low, high = math.floor(2 * min(y for *_, y in points) - 0.4) / 2, math.ceil(2 * max(y for *_, y in points) + 0.2) / 2
 
     def across(seconds: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * math.log(seconds / 0.004) / math.log(3.0 / 0.004)
+        return LEFT + (WIDTH - LEFT - RIGHT) * math.log(seconds / FIRST) / math.log(LAST / FIRST)
 
     def down(rate: float) -> float:
         return TOP + (HEIGHT - TOP - BOTTOM) * (high - rate) / (high - low)
