@@ -69,7 +69,10 @@ class _Linear(torch.autograd.Function):
 def multiply(a: Tensor, b: Tensor, out: Tensor, beta: int = 0) -> None:
     """out = beta out + a @ b. Which way is taken depends on b alone, so that a row is the same among few and among many."""
     if not applies(b, b):
-        out.addmm_(a, b, beta=beta)
+        if beta:
+            out.addmm_(a, b, beta=beta)
+        else:
+            torch.mm(a, b, out=out)
         return
     n_parts = -(-len(a) // ROWS)
     for rows, into in zip(a.tensor_split(n_parts), out.tensor_split(n_parts), strict=True):

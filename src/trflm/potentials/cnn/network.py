@@ -113,7 +113,8 @@ class CNNLayers(nn.Module):
     def _bank(self, batch: Batch, rows: Rows) -> Tensor:
         """[R, K*w] the bank before its ReLU, as sums of table rows; zero between sentences. In bf16 if that is wanted."""
         words_U, word_N = batch.distinct_words
-        words_U = F.pad(words_U, (0, -len(words_U) % WORDS))  # words that do not occur: products are prepared for their sizes
+        if torch.is_grad_enabled():  # products are prepared for their sizes; a kept row shall not depend on what was filled up
+            words_U = F.pad(words_U, (0, -len(words_U) % WORDS))
         in_bf16 = self.train_in_bf16 and bf16.applies(self.embedding, self.config.pool_width)
         factors = F.embedding(words_U, self.embedding), self.projection, self.projection_bias
         y_U = torch.relu(F.linear(*((factor.bfloat16() for factor in factors) if in_bf16 else factors)))
