@@ -30,6 +30,7 @@ SIDES = {
     "neural-trf-paper": "engine, 10 snapshots",
     "trf-cloze": "engine, 1 snapshot",
     "trf-cloze-again": "engine, 1 snapshot",
+    "trf-cloze-third": "engine, 1 snapshot",
     "trf-distil": "engine, 1 snapshot",
     "trf-cnn": "engine, 1 snapshot",
     "trf-cnn-kn": "engine, 1 snapshot",
