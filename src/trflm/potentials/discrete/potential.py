@@ -43,9 +43,7 @@ class DiscreteConfig:
     unigram: bool = True  # start as a unigram model; say false under a [reference], which is one or better
     classes: Count = 200  # so many classes of words, by bigram exchange on the training text
     classes_file: PathName = ""  # lines `word class`; then `classes` plays no part
-    to_last: bool = (
-        False  # a feature counts for the last word it covers, as in a model that reads on; else for all in equal shares
-    )
+    to_last: bool = False  # a feature counts for the last word it covers; else for all of them in equal shares
     rate: Positive = 1.0  # its weights are moved at so many times learner.lr (by Adagrad, see learning/adam.py)
     kind: Literal["discrete"] = "discrete"
 
