@@ -19,7 +19,7 @@ from trflm.learning.loop import Learner
 from trflm.learning.lstm import WindowsConfig
 from trflm.learning.shards import WHOLE, Shards
 from trflm.lms import noise
-from trflm.lms.lstm import LSTMConfig
+from trflm.lms.lstm import LSTMConfig, grown
 from trflm.lms.ngram import KneserNeyConfig
 from trflm.lms.noise import NoiseConfig
 from trflm.lms.proposals.lstm import LSTMProposalConfig
@@ -41,7 +41,7 @@ class RunConfig:
     stop_window: Amount = 0  # epochs: stop when their mean dev criterion is not above that of the same number before; 0: never
     stop_gain: Weight = 0.0  # by how much it has to be above
     keep_best: bool = False  # save the model of the epoch with the best dev criterion instead of the last one
-    init: PathName = ""  # start from the model of this run instead of random parameters
+    init: PathName = ""  # start from the model of this run instead of random parameters; an LSTM also from a smaller one
     threads: ThreadCount = 0  # of the CPU; 0: torch's choice, or 1 for each process of torchrun
     device: str = "cpu"  # where to train, as torch names it; with torchrun, "cuda" is a GPU for each process
     shards: Amount = 0  # parts of a step, so many processes at most (docs/scale.md); 0: 8 with torchrun, else 1
@@ -107,10 +107,10 @@ class LSTMRecipe:
             )
 
     def build(self, data: Data, fresh: bool, shards: Shards = WHOLE) -> Learner:
-        """The learner at its start: see `FieldRecipe.build`."""
+        """The learner at its start: see `FieldRecipe.build`. The LSTM of another run may be smaller; it is grown then."""
         lstm = self.model.build(Start(data.vocab, rng=generator(self.run.seed, "init")))
         if fresh and self.run.init:
-            given_by(Path(self.run.init), data.vocab).fill(lstm, "[model]", "lstm")
+            given_by(Path(self.run.init), data.vocab).fill(lstm, "[model]", "lstm", fitted=lambda small: grown(small, lstm))
         return self.learner.build(lstm.to(self.run.device), data.train.sentences, shards)
 
 

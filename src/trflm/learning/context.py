@@ -45,16 +45,18 @@ class Given:
     file: Path
     state: Mapping[str, Any]
 
-    def fill(self, module: torch.nn.Module, section: str, *names: str) -> None:
-        """Give the module the parameters under these names."""
+    def fill(
+        self, module: torch.nn.Module, section: str, *names: str, fitted: Callable[[Any], Any] = lambda state: state
+    ) -> None:
+        """Give the module the parameters under these names; `fitted` makes them ones of its size."""
         state = self.state
         for name in names:
             if name not in state:
                 raise InputError(f"{self.file}: is the model of another kind of run; --init needs one of the same [model]")
             state = state[name]
         try:
-            module.load_state_dict(state)
-        except RuntimeError as error:
+            module.load_state_dict(fitted(state))
+        except (RuntimeError, InputError) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{self.file}: does not fit the {section} of this recipe: {reason}") from error
 

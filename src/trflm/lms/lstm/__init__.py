@@ -1,6 +1,7 @@
-"""LSTM language models: scores with shared prefixes, the paper's rescoring strategies, training steps."""
+"""LSTM language models: scores with shared prefixes, the paper's rescoring strategies, training steps, growth."""
 
 from trflm.lms.lstm.fast_window import FastWindowLoss
+from trflm.lms.lstm.grow import grown
 from trflm.lms.lstm.model import LARGE, LSTM, MEDIUM, SMALL, LSTMConfig, State
 from trflm.lms.lstm.output_loss import SampledSoftmax
 from trflm.lms.lstm.strategies import Preserve, Shuffle
@@ -18,6 +19,7 @@ __all__ = [
     "Shuffle",
     "State",
     "StepInfo",
+    "grown",
     "n_windows",
     "streams",
     "train_step",
