@@ -4,6 +4,11 @@ Every variant sees the same sentences of data and the same chains of the same fi
 own, so that rounds are independent. Noise is the trace of the covariance of theta's gradient over the rounds. Twice the noise
 needs twice the steps, so `noise x time` compares variants at equal cost. For zeta the noise is sum_l var(delta_l) / pi0_l.
 
+A step goes along P g, P diagonal: 1 for plain descent, 1 / (sqrt(v) + epsilon) for Adam with v the mean of g^2 over the rounds.
+The mean gradients of two halves of the rounds share no noise, so g_1 . P g_2 is what steps gain to first order, and beside it
+stand what noise adds, the trace of P^(1/2) C P^(1/2) (C the covariance of g), and its greatest eigenvalue: chains lag behind
+theta, and phi swings along the direction in which it varies most, unless steps are short enough for that one.
+
     python benchmarks/augsa_noise.py --data DIR --init RUN      RUN: a field of the shape of recipes/ptb/neural-trf.toml
 
 Without them a small CNN is first taught the text of recipes/tiny by cloze.
@@ -29,6 +34,8 @@ from trflm.text import Batch
 RECIPES = Path(__file__).parents[1] / "recipes"
 SMALL = ["model.embedding=32", "model.projection=32", "model.bank_width=4", "model.bank_filters=32", "model.stack_filters=32"]
 BURN_IN = 5
+RULES = {"plain descent": None, "Adam, epsilon 0.03": 0.03, "Adam, epsilon 1e-3": 1e-3, "Adam, epsilon 1e-8": 1e-8}
+STEADY = "300, 300, balanced, weighed"  # the variant whose gradients the rules are compared on
 
 PLAIN = {"window": 0, "balance_lengths": False, "weigh_trials": False}
 VARIANTS = {
@@ -109,6 +116,7 @@ def main() -> None:
     noise, seconds = {name: Noise() for name in VARIANTS}, {name: [] for name in VARIANTS}
     shares = {name: Noise() for name in ("a count", "expected of a local jump", "expected of a window jump")}
     now, weight = clock(), learner.pi0.clamp(min=1e-12).rsqrt()
+    gradients = []
     for number in range(rounds):
         for name, side in learners.items():
             some = pool.select(torch.arange(side.config.chains) + 300 * number)
@@ -119,6 +127,8 @@ def main() -> None:
             side.update(batch, torch.Generator().manual_seed(number))
             seconds[name].append(now() - start)
             noise[name].add(gradient(side))
+            if name == STEADY:
+                gradients.append(gradient(side))
         measure_lengths(learners, pool.select(torch.arange(300) + 300 * number), number, shares, weight)
 
     base = next(iter(VARIANTS))
@@ -129,12 +139,30 @@ def main() -> None:
         print(f"{name:36s} {n:5.2f} {t:5.2f} {n * t:8.2f}")
     for name, found in shares.items():
         print(f"zeta by {name:28s} noise {found.trace / shares['a count'].trace:.3f}")
+    print(f"{'':36s} gain / noise, gain / steepest   (each relative to the first)")
+    found = {rule: merit(torch.stack(gradients), epsilon) for rule, epsilon in RULES.items()}
+    plain = found["plain descent"]
+    for rule, (by_noise, by_steepest) in found.items():
+        print(f"{rule:36s} {by_noise / plain[0]:8.2f} {by_steepest / plain[1]:12.2f}")
     last = "300, 300, balanced, window jump"
     ratios = {
         "calm-vs-paper": noise[base].trace * times[base] / (noise[last].trace * times[last]),
         "expected-vs-count": shares["a count"].trace / shares["expected of a window jump"].trace,
+        "plain-vs-adam-noise": plain[0] / found["Adam, epsilon 1e-3"][0],
+        "plain-vs-adam-steepest": plain[1] / found["Adam, epsilon 1e-3"][1],
     }
     report(parsed, {"rounds": rounds, "init": str(parsed.init)}, seconds, ratios)
+
+
+def merit(gradient_RP: torch.Tensor, epsilon: float | None) -> tuple[float, float]:
+    """What steps by this rule gain, over the noise that they add and over their greatest curvature (all to a factor)."""
+    if epsilon is not None:
+        gradient_RP = gradient_RP / (gradient_RP.square().mean(0).sqrt() + epsilon).sqrt()
+    first, second = (half.mean(0) for half in gradient_RP.chunk(2))
+    centred_RP = gradient_RP - gradient_RP.mean(0)
+    eigenvalues = torch.linalg.eigvalsh((centred_RP @ centred_RP.T).double())
+    gain = float(first @ second)
+    return gain / float(eigenvalues.sum()), gain / float(eigenvalues[-1])
 
 
 def measure_lengths(

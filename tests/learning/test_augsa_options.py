@@ -190,6 +190,22 @@ def test_warm_up_and_epsilon():
         torch.testing.assert_close(parameter.detach(), old - 0.1 / 11 * g / (g.abs() + 0.5))
 
 
+def test_without_momentum_every_step_is_of_its_own_gradient():
+    """With a large epsilon and no momentum: plain descent, lr g / epsilon, in the second step too."""
+    data, _ = sentences(300)
+    config = dataclasses.replace(
+        ALL, lr=100.0, lr_delay=1e4, calibration_steps=0, warm_up=0, epsilon=1e6, momentum=0.0, zeta_follows=False
+    )
+    learner = a_learner(config, data)
+    learner.update(data, rng(5))
+    before = [p.detach().clone() for p in learner.theta]
+    learner.update(data, rng(6))
+    for parameter, old in zip(learner.theta, before, strict=True):
+        assert parameter.grad is not None
+        expected = -100.0 / (2 + 1e4) / 1e6 * parameter.grad
+        torch.testing.assert_close((parameter.detach() - old) / expected.norm(), expected / expected.norm(), atol=1e-4, rtol=0)
+
+
 def first_weight(mean: MeanField) -> float:
     return float(next(iter(mean.trf.potential.parameters())).detach()[0, 0])
 
@@ -259,6 +275,7 @@ def test_every_option_continues_bit_for_bit(tmp_path):
 NO_SENSE = [
     {"average": 1.0},
     {"epsilon": 0.0},
+    {"momentum": 1.0},
     {"window": -1},
     {"warm_up": -1},
     {"data_proposal": 1.5},

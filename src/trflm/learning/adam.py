@@ -28,8 +28,9 @@ class Adam(torch.optim.AdamW):
         l2: float = 0.0,
         fused: bool | None = None,
         eps: float = 1e-8,
+        momentum: float = 0.9,
     ) -> None:
-        super().__init__(params, lr=lr, weight_decay=weight_decay, fused=fused, eps=eps)
+        super().__init__(params, lr=lr, betas=(momentum, 0.999), weight_decay=weight_decay, fused=fused, eps=eps)
         for group in self.param_groups:
             group.setdefault("l2", l2)
 

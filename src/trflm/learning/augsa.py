@@ -57,7 +57,8 @@ class AugSAConfig(StartConfig):
     lr_delay: NotNegative = 1e4  # steps
     l2: NotNegative = 0.0  # penalty (l2 / 2) |theta|^2
     warm_up: Steps = 0  # first steps of theta, in which its rate rises along a line
-    epsilon: Positive = 1e-8  # of Adam: gradients well below it make steps in proportion to their size
+    epsilon: Positive = 1e-8  # of Adam: gradients well below it make steps in proportion to their size, so 1 is plain descent
+    momentum: Share = 0.9  # the share of the gradients before in a step of Adam
     balance_lengths: bool = False  # weigh data and chains such that their lengths are as pi has them; see `balance`
     average: Share = 0.0  # the share that a running mean of theta and zeta keeps in a step; 0: no mean
     zeta_decay: NotNegative = 0.2  # gamma_zeta = t^-zeta_decay
@@ -88,6 +89,8 @@ class AugSAConfig(StartConfig):
             raise ValueError("zeta_cap and clip_proposal must be positive")
         if not (self.epsilon > 0 and 0 <= self.average < 1 and 0 <= self.zeta_smooth < 1 and 0 <= self.data_proposal <= 1):
             raise ValueError("epsilon must be positive; average, zeta_smooth and data_proposal must be from 0 to 1")
+        if not 0 <= self.momentum < 1:
+            raise ValueError("momentum must be from 0 up and below 1")
         if self.hold_lengths and not self.zeta_flows:
             raise ValueError("hold_lengths needs zeta_flows = true: lengths that never change cannot be counted")
 
@@ -126,7 +129,9 @@ class AugSA(FieldLearner):
         self.pi0 = pi0.to(trf.zeta)
         self.target = Target(trf, self.pi0)
         self.theta = list(trf.potential.parameters())
-        self.adam = Adam(self.theta, lr=config.lr / (1 + config.lr_delay), l2=config.l2, eps=config.epsilon)
+        self.adam = Adam(
+            self.theta, lr=config.lr / (1 + config.lr_delay), l2=config.l2, eps=config.epsilon, momentum=config.momentum
+        )
         optimiser = torch.optim.Adam if config.adam_proposal else torch.optim.SGD
         self.of_mu = optimiser(proposal.parameters(), lr=config.lr_proposal)
         self.zeta_steps = ZetaSteps(self.pi0, config.zeta_cap, config.zeta_smooth)
