@@ -169,18 +169,25 @@ def test_a_stuck_sampler_and_a_runaway_zeta_stop_with_advice():
 
 
 @pytest.mark.parametrize("able", [True, False])
-def test_the_sampler_alone_is_in_bf16(able, monkeypatch):
-    """Where the CPU can: the moves score in bf16, and what comes after them (the gradient, log Z_1, dev text) does not."""
+def test_sampler_and_gradient_are_in_bf16(able, monkeypatch):
+    """Where the CPU can: moves score and the gradient is taken in bf16; what comes after them (log Z_1, dev text) is not."""
     data, seen = sentences(300)[0], []
 
     def watched(rng, chains, target, proposal, config):
-        seen.append(cnn.score_in_bf16)
+        seen.append((cnn.score_in_bf16, cnn.train_in_bf16))
         return trans_ms(rng, chains, target, proposal, config)
+
+    def watched_forward(batch, rng=None):
+        seen.append((cnn.score_in_bf16, cnn.train_in_bf16))
+        return forward(batch, rng)
 
     monkeypatch.setattr("trflm.learning.augsa.trans_ms", watched)
     monkeypatch.setattr("trflm.learning.augsa.has_bf16", lambda: able)
     learner = a_learner(dataclasses.replace(CONFIG, bf16=True), data)
     cnn = cast(CNN, learner.trf.potential)
+    forward = cnn.forward
+    monkeypatch.setattr(cnn, "forward", watched_forward)
     learner.update(data, rng(1))
-    assert seen == [able]
+    assert seen == [(able, False), (False, able)]
     assert not cnn.score_in_bf16
+    assert not cnn.train_in_bf16

@@ -35,6 +35,7 @@ from trflm.learning.zeta import FlowSteps, ZetaSteps, follow, two_stage
 from trflm.lms.proposals.lstm import LSTMProposal
 from trflm.lms.proposals.protocol import draw_sentences_of
 from trflm.potentials.cnn.network import scoring_in_bf16
+from trflm.potentials.protocol import training_in_bf16
 from trflm.ranges import Count, NotNegative, Positive, Share, Steps
 from trflm.sampling.autocorrelation import beyond_length, integrated_autocorrelation, recent
 from trflm.sampling.chains import Chains, MoveInfo, Target, Weighted
@@ -73,7 +74,7 @@ class AugSAConfig(StartConfig):
     clip_proposal: Positive = 5.0  # greatest gradient norm of mu
     adam_proposal: bool = False  # Adam in place of SGD; then lr_proposal is to be a thousandth or so
     data_proposal: Share = 0.0  # the share of the data in what mu learns from
-    bf16: bool = False  # the sampler multiplies in bf16, if this CPU has instructions for it; theta's gradient does not
+    bf16: bool = False  # the sampler and the gradient of theta multiply in bf16, if this CPU has instructions for it
     dev_choice: bool = False  # report the criterion of the other learners too
     kind: Literal["augsa"] = "augsa"
 
@@ -129,9 +130,9 @@ class AugSA(FieldLearner):
         self.pi0 = pi0.to(trf.zeta)
         self.target = Target(trf, self.pi0)
         self.theta = list(trf.potential.parameters())
-        self.adam = Adam(
-            self.theta, lr=config.lr / (1 + config.lr_delay), l2=config.l2, eps=config.epsilon, momentum=config.momentum
-        )
+        self.in_bf16 = config.bf16 and has_bf16()
+        lr = config.lr / (1 + config.lr_delay)
+        self.adam = Adam(self.theta, lr=lr, l2=config.l2, eps=config.epsilon, momentum=config.momentum)
         optimiser = torch.optim.Adam if config.adam_proposal else torch.optim.SGD
         self.of_mu = optimiser(proposal.parameters(), lr=config.lr_proposal)
         self.zeta_steps = ZetaSteps(self.pi0, config.zeta_cap, config.zeta_smooth)
@@ -186,7 +187,7 @@ class AugSA(FieldLearner):
     def _advance(self, shard: Shard) -> tuple[Chains, dict[str, MoveInfo]]:
         """One iteration of TransMS on the chains of a shard."""
         shard.begin(self.trf.potential, self.proposal.input_gates)
-        with scoring_in_bf16(self.trf, self.config.bf16 and has_bf16()):
+        with scoring_in_bf16(self.trf, self.in_bf16):
             return trans_ms(shard.rng, Chains(own(shard, self.chains)), self.target, self.proposal, self.config)
 
     def _update_theta(
@@ -209,7 +210,8 @@ class AugSA(FieldLearner):
             phi_B = self.trf.potential(pack([some, own(shard, drawn)]), shard.rng)
             return (weight_B.to(phi_B) * phi_B).sum(), phi_B.detach()[len(some) :].double()
 
-        phi_drawn = torch.cat(self.shards.sum_gradient(self.theta, rng, loss_of))
+        with training_in_bf16(self.trf.potential, self.in_bf16):
+            phi_drawn = torch.cat(self.shards.sum_gradient(self.theta, rng, loss_of))
         norm = clip_gradient(self.theta, math.inf)
         phi_C = phi_drawn if expected is None else self._phi_of(chains)
         steps = self.t - config.calibration_steps

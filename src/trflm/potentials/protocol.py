@@ -1,6 +1,7 @@
 """What a potential is to the rest of the project. Every potential is an `nn.Module` with these methods."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -46,6 +47,19 @@ class Layers(Protocol):
     """A module within a potential that can multiply in bf16."""
 
     train_in_bf16: bool  # the products of training, on a CPU that has instructions for it; never those of `score`
+
+
+@contextmanager
+def training_in_bf16(module: nn.Module, wanted: bool) -> Iterator[None]:
+    """Within, the products of training are in bf16, if that is wanted."""
+    parts = [(part, part.train_in_bf16) for part in module.modules() if isinstance(part, Layers)] if wanted else []
+    try:
+        for part, _ in parts:
+            part.train_in_bf16 = True
+        yield
+    finally:
+        for part, before in parts:
+            part.train_in_bf16 = before
 
 
 class PotentialConfig(Protocol):
