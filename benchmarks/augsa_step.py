@@ -2,8 +2,13 @@
 
 Plainly: conv1d on 100 sentences of about one length at a time, which wastes next to nothing on padding (its best case),
 torch's LSTM with a full softmax, every trial drawn and evaluated whole. Plainly, unsorted: the same on sentences as they come,
-padded to the longest of 100. Our way: tables, class-factored softmax, shared prefixes, each distinct window once. All sides
-run the same learner from the same start; only potential and proposal differ.
+padded to the longest of 100; both in fp32. Our way: tables, class-factored softmax, shared prefixes, each distinct window once;
+in bf16 where the CPU has it, as recipes/ptb/neural-trf.toml asks for, and in fp32. All sides run the same learner from the same
+start; only potential, proposal and precision differ.
+
+    step-vs-plain           our way as the recipe has it, against the plain side on sorted sentences
+    step-vs-plain-fp32      the same, both in fp32
+    step-vs-plain-unsorted  our way as the recipe has it, against the plain side on sentences as they come
 """
 
 import functools
@@ -23,6 +28,7 @@ from trflm.lms.proposals.protocol import Span
 from trflm.lms.softmax import ClassSoftmax, equal_classes
 from trflm.potentials.cnn.model import CNN, CNNConfig
 from trflm.potentials.cnn.plain import plain_phi
+from trflm.speed.bf16 import has_bf16
 from trflm.text import UNK, Batch, Vocab, empirical_pi, training_pi0
 
 AT_ONCE = 100  # sentences convolved in one rectangle
@@ -82,14 +88,14 @@ class PlainProposal(LSTMProposal):
         return h_NH, torch.zeros_like(h_NH).index_copy(0, ends_B, c_1BH[0].detach())
 
 
-def learner(text: Batch, vocab: Vocab, cnn: type[CNN], proposal: type[LSTMProposal], classes: int) -> AugSA:
+def learner(text: Batch, vocab: Vocab, cnn: type[CNN], proposal: type[LSTMProposal], classes: int, bf16: bool = False) -> AugSA:
     rng = torch.Generator().manual_seed(0)
     pi = empirical_pi(text.lengths_B)
     class_V = equal_classes(torch.bincount(text.ids_N, minlength=len(vocab)), classes) if classes else None
     q = proposal(LSTMProposalConfig(classes=classes), len(vocab), class_V, rng)
     start_at_unigram(q, text)
     trf = TRF(vocab, cnn(CNNConfig(), len(vocab), rng), pi)
-    return AugSA(trf, q, training_pi0(pi), ShuffledBatches(text, AugSAConfig.batch, seed=1), AugSAConfig(), rng)
+    return AugSA(trf, q, training_pi0(pi), ShuffledBatches(text, AugSAConfig.batch, seed=1), AugSAConfig(bf16=bf16), rng)
 
 
 def start_at_unigram(proposal: LSTMProposal, text: Batch) -> None:
@@ -111,9 +117,11 @@ def main() -> None:
     data = text.select(torch.arange(1000))
     print(f"1000 sentences of data, {data.n_words} words ({source}); 100 chains, 10 trials, blocks of 5, {n_words} words known")
     rng = torch.Generator().manual_seed(1)
-    learners = {"our way": learner(text, vocab, CNN, LSTMProposal, classes=100)}
+    learners = {"our way": learner(text, vocab, CNN, LSTMProposal, classes=100, bf16=True)}
     learners["our way"].update(data, rng)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    learners["our way, fp32"] = learner(text, vocab, CNN, LSTMProposal, classes=100)
+    learners["our way, fp32"].update(data, rng)
     learners["plainly"] = learner(text, vocab, PlainCNN, PlainProposal, classes=0)
     learners["plainly, unsorted"] = learner(text, vocab, Unsorted, PlainProposal, classes=0)
     for name in () if parsed.quick else ("plainly", "plainly, unsorted"):
@@ -122,10 +130,11 @@ def main() -> None:
     sides = {name: functools.partial(side.update, data, rng) for name, side in learners.items()}
     seconds = interleaved(sides, rounds=1 if parsed.quick else 5, warm_up=False)
     print(f"peak memory of our step: {peak:.2f} GB")
-    settings = {"words": data.n_words, "source": source, "vocabulary": n_words, "peak_GB": round(peak, 2)}
+    settings = {"bf16": has_bf16(), "words": data.n_words, "source": source, "vocabulary": n_words, "peak_GB": round(peak, 2)}
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     ratios = {
         "step-vs-plain-unsorted": medians["plainly, unsorted"] / medians["our way"],
+        "step-vs-plain-fp32": medians["plainly"] / medians["our way, fp32"],
         "step-vs-plain": medians["plainly"] / medians["our way"],
     }
     report(parsed, settings, seconds, ratios)
