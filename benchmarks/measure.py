@@ -35,9 +35,11 @@ def clock() -> Callable[[], float]:
     return time.process_time if torch.get_num_threads() == 1 else time.perf_counter
 
 
-def interleaved(sides: Mapping[str, Callable[[], object]], rounds: int, warm_up: bool = True) -> dict[str, list[float]]:
+def interleaved(
+    sides: Mapping[str, Callable[[], object]], rounds: int, warm_up: bool = True, now: Callable[[], float] | None = None
+) -> dict[str, list[float]]:
     """Seconds of each side in each round: one after the other, round after round, after one round to warm up."""
-    now = clock()
+    now = now or clock()
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(-1 if warm_up else 0, rounds):
         for name, work in sides.items():

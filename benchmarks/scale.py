@@ -10,9 +10,11 @@ its steps; in turn: who has no turn waits. 1 is level.
 With the times come the bytes that a process sends in a step, and the memory of a process.
 
 `two-ray-workers-vs-one`: the same n-best lists (--lists) rescored by the workers of `trf rescore --ray`, two against one, on
-one Ray: the job as a whole, and what follows the first list, before which workers start and load the model. One worker takes w
-seconds of a core a list and cannot be faster than that; two share the cores with the d seconds of all other processes. So two
-are at most 2 w / (w + d) times as fast on two cores, by the processor time of the middle of a job (on Linux).
+one Ray that is there already: the job as a whole; what follows the first list, before which workers start and load the model;
+and the middle of the job, from the first quarter to the last twelfth, where all workers are at work, which is what a job of
+hours has. One worker takes w seconds of a core a list and cannot be faster than that; two share the cores with the d seconds of
+all other processes. So two are at most 2 w / (w + d) times as fast on two cores, by the processor time of the middle of a job.
+The processor times, and how many cores went to what else ran on the machine, are told on Linux.
 """
 
 import argparse
@@ -23,6 +25,7 @@ import socket
 import statistics
 import tempfile
 import time
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -47,6 +50,7 @@ from trflm.speed.workers import workers
 from trflm.text import Batch, Vocab
 
 PROCESSES = 2
+WARM = 16  # lists of a job that warms up
 
 
 def recipe_of(text: Path, batch: int) -> FieldRecipe:
@@ -140,7 +144,9 @@ def training(directory: Path, parsed: argparse.Namespace) -> Found:
     steps, rounds = (2, 3) if parsed.quick else (10, 9)
     for side in sides.values():
         side.steps(1)  # everything is loaded and compiled
-    seconds = interleaved({name: functools.partial(side.steps, steps) for name, side in sides.items()}, rounds)
+    seconds = interleaved(
+        {name: functools.partial(side.steps, steps) for name, side in sides.items()}, rounds, now=time.perf_counter
+    )
     seconds = {f"{name}, a step": [value / steps for value in values] for name, values in seconds.items()}
     about = {
         "source": source, "vocabulary": n_words, "shards": parsed.shards, "batch": parsed.batch, "parameters": n_parameters,
@@ -155,21 +161,21 @@ def training(directory: Path, parsed: argparse.Namespace) -> Found:
     return seconds, about, ratios
 
 
-def make_rescorer(directory: Path, vocab: Vocab, text: Batch) -> Path:
-    """The paper's CNN, with parameters as they start: the time of a list does not depend on them."""
+def make_rescorer(directory: Path, vocab: Vocab, text: Batch, snapshots: int) -> Path:
+    """The paper's CNN, of so many snapshots, all with parameters as they start: the time of a list does not depend on them."""
     (directory / "lm.txt").write_text("\n".join(vocab.sentences(text.select(torch.arange(2000)))) + "\n")
     (directory / "vocab.txt").write_text(vocab.to_text())
-    recipe = parse_recipe(
-        {"data": {"train": str(directory / "lm.txt"), "vocab": str(directory / "vocab.txt")}, "model": {"kind": "cnn"}},
-        "scale.py",
-    )
+    texts, run = {"train": str(directory / "lm.txt"), "vocab": str(directory / "vocab.txt")}, directory / "cnn"
+    recipe = parse_recipe({"data": texts, "model": {"kind": "cnn"}}, "scale.py")
     assert isinstance(recipe, FieldRecipe)
-    data, run = recipe.data.read(), directory / "cnn"
-    run.mkdir()
-    model = recipe.build(data, fresh=True).model
+    data = recipe.data.read()
+    (run / "snapshots").mkdir(parents=True)
+    model, names = recipe.build(data, fresh=True).model, [f"{number}.safetensors" for number in range(snapshots)]
+    for name in names:
+        save_model(run / "snapshots" / name, model)
     with RunDirectory(run, recipe, data):
         save_fixed_parts(run, model)
-        save_model(run / "model.safetensors", model)
+        save_model(run / "model.safetensors", model, snapshots=names)
     Rescorer({run: 0.7}).save(directory / "rescorer")
     return directory / "rescorer"
 
@@ -179,7 +185,7 @@ def rescoring(directory: Path, parsed: argparse.Namespace) -> Found:
 
     n_lists, rounds = parsed.lists or (24 if parsed.quick else 600), 2 if parsed.quick else parsed.rounds
     made = make_lists(None, n_lists)
-    rescorer = make_rescorer(directory, made.vocab, made.text)
+    rescorer = make_rescorer(directory, made.vocab, made.text, parsed.snapshots)
     rng = np.random.default_rng(0)
     lists = []
     for number, batch in enumerate(made.lists):
@@ -188,48 +194,87 @@ def rescoring(directory: Path, parsed: argparse.Namespace) -> Found:
     write_jsonl(lists, directory / "lists.jsonl")
     job = on_ray.Job(ListFiles(directory / "lists.jsonl"), rescorer, Rescorer.load(rescorer).sha256)
     results: dict[int, list[str]] = {}
-    starts: dict[int, list[float]] = {1: [], 2: []}
-    spent: dict[int, list[dict[str, float]]] = {1: [], 2: []}  # processor time a list
-    first_seen, last_seen = n_lists // 4, 11 * n_lists // 12  # between them: all have begun, and none has ended
+    moments: dict[int, list[tuple[Moment, ...]]] = {1: [], 2: []}  # start, first list, a quarter, eleven twelfths
+    seen = 1, n_lists // 4, 11 * n_lists // 12
 
     def rescore(count: int) -> None:
-        started = time.perf_counter()
-        found = on_ray.lines(job, 0, count)
-        results[count] = [next(found)]
-        starts[count].append(time.perf_counter() - started)
-        times: dict[int, dict[tuple[int, str], float]] = {}
+        found, results[count], now = on_ray.lines(job, 0, count), [], [Moment.now()]
         for number, line in enumerate(found, 1):
             results[count].append(line)
-            if number in (first_seen, last_seen):
-                times[number] = processor_times()
-        one = {"workers": 0.0, "all others": 0.0}
-        for process, seconds in times[last_seen].items():
-            who = "workers" if process[1].startswith("ray::MapWorker") else "all others"
-            one[who] += 1000 * (seconds - times[first_seen].get(process, 0.0)) / (last_seen - first_seen)
-        spent[count].append(one)
+            if number in seen:
+                now.append(Moment.now())
+        moments[count].append(tuple(now))
 
+    started = time.perf_counter()
     with on_ray.connected(None, 2, 1):
-        seconds = interleaved({f"{count} Ray workers": functools.partial(rescore, count) for count in (1, 2)}, rounds)
+        about: dict[str, Any] = {
+            "lists": n_lists,
+            "snapshots": parsed.snapshots,
+            "seconds to start Ray": time.perf_counter() - started,
+        }
+        for count in (1, 2):  # files are read and loops compiled
+            list(on_ray.lines(job, max(n_lists - WARM, 0), count))
+        print("rescoring: Ray has started, and each worker has had lists", flush=True)
+        sides = {f"{count} Ray workers": functools.partial(rescore, count) for count in (1, 2)}
+        seconds = interleaved(sides, rounds, warm_up=False, now=time.perf_counter)
     assert results[1] == results[2]
     assert len(results[1]) == n_lists
     whole = {count: statistics.median(seconds[f"{count} Ray workers"]) for count in (1, 2)}
-    first = {count: statistics.median(starts[count][1:]) for count in (1, 2)}
+    first = {count: statistics.median(m[1].wall - m[0].wall for m in moments[count]) for count in (1, 2)}
+    middle = {count: statistics.median(m[3].wall - m[2].wall for m in moments[count]) for count in (1, 2)}
     ratios = {
         "two-ray-workers-vs-one": whole[1] / whole[2],
         "two-ray-workers-vs-one, after the first list": (whole[1] - first[1]) / (whole[2] - first[2]),
+        "two-ray-workers-vs-one, in the middle": middle[1] / middle[2],
     }
-    about: dict[str, Any] = {"lists": n_lists, "seconds to the first list": first}
-    ms = {count: {name: statistics.median(one[name] for one in spent[count]) for name in spent[count][0]} for count in (1, 2)}
-    if ms[1].get("workers"):
-        about["ms of processor time a list"] = {
-            count: {name: round(value, 1) for name, value in ms[count].items()} for count in ms
+    about["seconds to the first list"] = first
+    about["ms a list in the middle"] = {count: 1000 * middle[count] / (seen[2] - seen[1]) for count in middle}
+    if moments[1][0][0].cores:
+        spent = {count: [m[3].since(m[2], seen[2] - seen[1]) for m in moments[count]] for count in (1, 2)}
+        ms = {
+            count: {name: statistics.median(one[name] for one in spent[count]) for name in spent[count][0]} for count in spent
         }
-        ratios["two-ray-workers-vs-one, at most"] = 2 * ms[1]["workers"] / sum(ms[2].values())
+        about["ms of processor time a list"] = {count: {k: ms[count][k] for k in (WORKERS, OTHERS)} for count in ms}
+        about["cores that the rest of the machine had, in each round"] = {c: [one[BESIDE] for one in spent[c]] for c in spent}
+        ratios["two-ray-workers-vs-one, at most"] = 2 * ms[1][WORKERS] / (ms[2][WORKERS] + ms[2][OTHERS])
     return seconds, about, ratios
 
 
-def processor_times() -> dict[tuple[int, str], float]:
-    """(process, its name) -> seconds on a core, of this process and all below it; nothing where there is no /proc."""
+WORKERS, OTHERS, BESIDE = "workers", "all others", "beside"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What the clocks show."""
+
+    wall: float
+    ours: dict[int, tuple[str, float]]  # process -> its name, seconds on a core; of this one and all below it
+    cores: float  # seconds that all cores were busy; 0 where there is no /proc
+
+    @classmethod
+    def now(cls) -> "Moment":
+        return cls(time.perf_counter(), processor_times(), machine_time())
+
+    def since(self, before: "Moment", n_lists: int) -> dict[str, float]:
+        """ms of processor time a list of the workers and of all others of us; how many cores all that is not ours had."""
+        spent = {WORKERS: 0.0, OTHERS: 0.0}
+        for process, (name, seconds) in self.ours.items():  # Ray renames a process with what it does
+            who = WORKERS if name.startswith("ray::MapWorker") else OTHERS
+            spent[who] += seconds - before.ours.get(process, (name, 0.0))[1]
+        beside = (self.cores - before.cores - sum(spent.values())) / (self.wall - before.wall)
+        return {who: round(1000 * seconds / n_lists, 1) for who, seconds in spent.items()} | {BESIDE: round(beside, 2)}
+
+
+def machine_time() -> float:
+    try:
+        user, nice, system, _, _, *interrupts = map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1:8])
+    except OSError:
+        return 0.0
+    return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
+
+
+def processor_times() -> dict[int, tuple[str, float]]:
+    """process -> its name, seconds on a core; of this process and all below it; nothing where there is no /proc."""
     parent: dict[int, int] = {}
     found: dict[int, tuple[str, float]] = {}
     for place in Path("/proc").glob("[0-9]*"):
@@ -240,13 +285,13 @@ def processor_times() -> dict[tuple[int, str], float]:
             continue
         parent[int(place.name)] = int(fields[1])
         found[int(place.name)] = name, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    times: dict[tuple[int, str], float] = {}
-    for process, (name, seconds) in found.items():
+    times: dict[int, tuple[str, float]] = {}
+    for process in found:
         at = process
         while at != os.getpid() and at in parent:
             at = parent[at]
         if at == os.getpid():
-            times[process, name] = seconds
+            times[process] = found[process]
     return times
 
 
@@ -255,6 +300,7 @@ def main() -> None:
         parser.add_argument("--shards", type=int, default=8, help="of a step")
         parser.add_argument("--batch", type=int, default=200, help="sentences of a step")
         parser.add_argument("--lists", type=int, default=0, help="to rescore")
+        parser.add_argument("--snapshots", type=int, default=1, help="of the field that rescores; the paper's has 10")
         parser.add_argument("--rounds", type=int, default=5, help="of rescoring")
         parser.add_argument("--only", choices=("training", "rescoring"), help="one of the two comparisons")
 

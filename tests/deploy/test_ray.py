@@ -3,7 +3,9 @@
 import json
 import os
 import signal
+import socket
 import sys
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -44,6 +46,37 @@ def test_an_address_where_nobody_listens_is_one_message(address):
     with pytest.raises(InputError, match=f"--ray {address}: there is no Ray to be reached: ") as found:
         on_ray.connected(address, 1, 1).__enter__()
     assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [(b"HTTP/1.1 400 Bad Request\r\n\r\n", "another service answers there; Ray's own port is 6379"), (b"", "another service"),
+     (None, "no answer in 1 seconds")],
+)  # fmt: skip
+def test_a_port_of_another_service_is_one_message(answer, problem, monkeypatch):
+    """Such as Ray's dashboard; Ray itself would try for a minute or more."""
+    monkeypatch.setattr(on_ray, "CONNECT_SECONDS", 1)
+
+    def serve(listener):
+        peer, _ = listener.accept()
+        with peer:
+            peer.recv(1000)
+            if answer is None:
+                ended.wait()
+            else:
+                peer.sendall(answer)
+
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        try:
+            with pytest.raises(InputError, match=f"--ray {address}: there is no Ray to be reached: {problem}"):
+                on_ray.connected(address, 1, 1).__enter__()
+        finally:
+            ended.set()
+            thread.join()
 
 
 @pytest.mark.parametrize(
@@ -92,9 +125,27 @@ def two_workers():
         yield
 
 
+def test_a_ray_is_known_by_its_greeting(two_workers):
+    on_ray.check_reachable(ray.get_runtime_context().gcs_address)
+
+
 def test_the_bytes_of_one_process(two_workers, place, tmp_path):  # noqa: F811
     run(rescore, *job(place), "--ref", place / "ref", "--out", tmp_path / "out", "--ray", "--workers", 2)
     assert files(tmp_path / "out") == files(place / "whole")
+
+
+def test_ray_is_not_kept_waiting_until_all_lists_are_read_here(two_workers, place, tmp_path, monkeypatch):  # noqa: F811
+    read, taken = ListFiles.read, []
+
+    def noting(self, *more):
+        for nbest in read(self, *more):
+            taken.append(nbest.utterance)
+            yield nbest
+
+    monkeypatch.setattr(ListFiles, "read", noting)
+    run(rescore, *job(place), "--out", tmp_path / "out", "--ray", "--workers", 2)
+    assert files(tmp_path / "out") == files(place / "without-ref")
+    assert taken == []
 
 
 def test_lists_and_results_elsewhere(two_workers, place, tmp_path):  # noqa: F811

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from trflm.deploy.rescorer import Rescorer
     from trflm.evaluation.nbest import NBestList
     from trflm.evaluation.second_pass.results import SecondPassResult
+
+AHEAD = 100  # lists that are read here where Ray reads them all: what share of the file they are tells how many there may be
 
 
 def rescore(
@@ -133,7 +136,7 @@ def rescore(
             names = [nbest.utterance for nbest in files.read()]
             match_utterances(names, references, str(lists.nbest), str(ref))
             count = len(names)
-        elif check or ray is not None or Path(lists.nbest).is_dir():
+        elif check or Path(lists.nbest).is_dir():
             count = sum(1 for _ in files.read())
 
     stream = part.take(watched(files.read(), look) if piped and not quiet else files.read())
@@ -161,6 +164,8 @@ def rescore(
                 rescore_into(journal, made, coming, references, scores, tell)
             else:
                 pass_over(journal, iter(coming), references)
+                for _ in islice(coming, 0 if quiet else AHEAD):  # Ray reads all; these tell how many there may be
+                    pass
                 assert made.path is not None
                 job = on_ray.Job(files.absolute(), made.path, made.sha256, scores, part, threads or 1)
                 with on_ray.connected(ray[0] if ray else None, workers, job.threads) as size:

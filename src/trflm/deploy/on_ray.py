@@ -31,6 +31,8 @@ from trflm.evaluation.transcripts import read_transcripts
 
 BATCH = 1 << 20  # bytes of lists that a worker is given at once, and that are done again if it dies; one list at least
 CONNECT_SECONDS = 10
+SETTINGS = b"\4"  # the kind of frame with which either side of HTTP/2 begins, on which Ray's protocol stands
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + SETTINGS + b"\0\0\0\0\0"
 STORE = 256 << 20  # bytes of the object store of a Ray of our own: a few thousand lists
 
 
@@ -112,14 +114,23 @@ def connected(address: str | None, workers: int, threads: int) -> Iterator[int]:
 
 
 def check_reachable(address: str) -> None:
-    """Whether anybody listens at HOST:PORT or ray://HOST:PORT: Ray itself would try for minutes."""
+    """Whether who listens at HOST:PORT or ray://HOST:PORT speaks Ray's protocol: Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdecimal() or "/" in host:
         return
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS) as peer:
+            if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+                return
+            peer.settimeout(CONNECT_SECONDS)
+            peer.sendall(GREETING)
+            answer = peer.recv(4)
+    except TimeoutError as error:
+        raise unreachable(address, f"no answer in {CONNECT_SECONDS} seconds") from error
     except (OSError, OverflowError) as error:
         raise unreachable(address, getattr(error, "strerror", None) or str(error)) from error
+    if answer[3:] != SETTINGS:
+        raise unreachable(address, "another service answers there; Ray's own port is 6379 or, for ray://, 10001")
 
 
 def unreachable(address: str, problem: str) -> InputError:
