@@ -210,7 +210,7 @@ class AugSA(FieldLearner):
             phi_B = self.trf.potential(pack([some, own(shard, drawn)]), shard.rng)
             return (weight_B.to(phi_B) * phi_B).sum(), phi_B.detach()[len(some) :].double()
 
-        with training_in_bf16(self.trf.potential, self.in_bf16):
+        with training_in_bf16(self.trf, self.in_bf16):
             phi_drawn = torch.cat(self.shards.sum_gradient(self.theta, rng, loss_of))
         norm = clip_gradient(self.theta, math.inf)
         phi_C = phi_drawn if expected is None else self._phi_of(chains)
