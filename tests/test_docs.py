@@ -207,6 +207,20 @@ def test_rows_of_a_table_take_the_place_of_those_with_their_names():
     assert table["references"] == {"oracle": 5}
 
 
+def test_curves_of_a_run_are_means_over_steps_and_figures_of_epochs(tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    script = runpy.run_path(str(ROOT / "docs" / "draw_curves.py"))
+    steps, of_steps = 2 * script["STEPS"] + 1, script["OF_STEPS"]
+    rows = [{"step": n, "epoch": n / 10, "seconds": 2.0 * n, **dict.fromkeys(of_steps, float(n))} for n in range(1, steps + 1)]
+    rows[9] |= dict.fromkeys(script["OF_EPOCHS"], -1.5)
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "config.json").write_text(json.dumps({"commit": "abc", "recipe": {"learner": {"kind": "augsa"}}}))
+    found = script["taken_over"](tmp_path)
+    assert (found["steps"], found["seconds"], found["commit"]) == (steps, 2.0 * steps, "abc")
+    assert found["curves"]["kl"] == [[2.0, 10.5], [4.0, 30.5], [4.1, 41.0]]
+    assert found["curves"]["dev_choice"] == [[1.0, -1.5]]
+
+
 def test_the_site_builds_without_a_warning(tmp_path: Path):
     build = pytest.importorskip("mkdocs.commands.build", reason="mkdocs (extra docs) is not installed")
     config = importlib.import_module("mkdocs.config").load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path), strict=True)
