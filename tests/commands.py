@@ -109,9 +109,16 @@ for line in sys.stdin:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
-    _, status = os.waitpid(child, 0)
-    print(os.waitstatus_to_exitcode(status), flush=True)
+    _, status, used = os.wait4(child, 0)
+    print(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss, flush=True)
 """
+
+
+class Done(subprocess.CompletedProcess[str]):
+    """Of a command that has ended, with what it took."""
+
+    processor_seconds: float
+    most_bytes: float
 
 
 @functools.cache
@@ -119,7 +126,7 @@ def nursery() -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", NURSERY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def trf(*arguments: object, stdin: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def trf(*arguments: object, stdin: str = "", cwd: Path | None = None) -> Done:
     """`trf` in a process of its own."""
     process = nursery()
     assert process.stdin is not None
@@ -135,8 +142,10 @@ def trf(*arguments: object, stdin: str = "", cwd: Path | None = None) -> subproc
             "environment": dict(os.environ),
         }
         print(json.dumps(order), file=process.stdin, flush=True)
-        status = int(process.stdout.readline())
-        return subprocess.CompletedProcess(order["arguments"], status, files[1].read_text(), files[2].read_text())
+        status, seconds, kilobytes = process.stdout.readline().split()
+        done = Done(order["arguments"], int(status), files[1].read_text(), files[2].read_text())
+        done.processor_seconds, done.most_bytes = float(seconds), 1e3 * int(kilobytes)
+        return done
 
 
 def fresh_trf(*arguments: object, **options) -> subprocess.CompletedProcess[str]:

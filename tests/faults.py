@@ -1,11 +1,11 @@
-"""Every n-th system call by which a command changes files, failed or killed once: nothing is lost, and the command, given
-again, ends as if nothing had been.
+"""Every n-th system call by which a command reads its files or changes any, failed or killed once: nothing is lost, nothing is
+said that is not so, and the command, given again, ends as if nothing had been.
 
     python -m tests.faults                # every call of every command
-    python -m tests.faults --every 10     # every tenth
+    python -m tests.faults --kinds        # one fault for all calls of one name and file
 
-tests/faults.c counts the calls (open for writing, write, rename, fsync, truncate, mkdir, unlink, rmdir); it is compiled here
-and preloaded. A write that fails or kills has written half of its bytes.
+tests/faults.c counts the calls (open, read, opendir; create, write, close, sendfile, rename, fsync, truncate, mkdir, unlink,
+rmdir, link; pipe); it is compiled here and preloaded. A write that fails or kills has written half of its bytes.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import ctypes
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -29,7 +30,8 @@ import numpy as np
 from commands import TINY_NGRAM, TINY_TEXT, tiny_recipe
 
 KILL = 0
-FAULTS = (KILL, errno.ENOSPC, errno.EIO)
+READS = ("open", "read", "opendir")  # there is nothing to see in a kill that comes before a file is changed
+MOST_MESSAGE = 2048
 LISTS = "".join(f"u{u}-{n} {words}\n" for u in range(3) for n, words in enumerate(["the cat ran", "a cat ran", "ran"], 1))
 SCORES = "".join(f"u{u}-{n} {-10.0 - u - n}\n" for u in range(3) for n in range(1, 4))
 REFERENCES = "".join(f"u{u} a cat ran\n" for u in range(3))
@@ -94,15 +96,15 @@ def sandbox(directory: Path) -> None:
     (directory / "ref.txt").write_text(REFERENCES)
     (directory / "text.txt").write_text(TINY_TEXT)
     with contextlib.chdir(directory):
-        end, _, message = child(("train", "tables/kn.toml", "--out", "kn", "--quiet"))
+        end, message, _ = child(("train", "tables/kn.toml", "--out", "kn", "--quiet"))
     if end:
         raise RuntimeError(message)
 
 
 def child(
-    words: tuple[str, ...], arm: Callable[[], None] = lambda: None, seen: Callable[[], int] = lambda: 0
-) -> tuple[int, int, str]:
-    """(exit status, system calls counted, what was said) of a command by a fork of this process, which has imported all."""
+    words: tuple[str, ...], arm: Callable[[], None] = lambda: None, calls: Callable[[], bytes] = lambda: b""
+) -> tuple[int, str, list[str]]:
+    """(exit status, what was said, system calls counted) of a command by a fork of this process, which has imported all."""
     from trflm.cli import main
 
     with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as counted:
@@ -124,25 +126,49 @@ def child(
 
                 traceback.print_exc()
             finally:
-                calls = seen()
+                made = calls()
                 sys.stdout.flush()
                 sys.stderr.flush()
-                counted.write(str(calls).encode())
+                counted.write(made)
                 counted.flush()
                 os._exit(status)
         _, status = os.waitpid(process, 0)
         said.seek(0)
         counted.seek(0)
-        return os.waitstatus_to_exitcode(status), int(counted.read() or -1), said.read().decode()
+        return os.waitstatus_to_exitcode(status), said.read().decode(), counted.read().decode().splitlines()
+
+
+def faults_of(calls: list[str], kinds: bool) -> Iterator[tuple[int, int]]:
+    """(number of a call, its fault): all there are, or one for each kind of call, in turn of those that it may have."""
+    if not kinds:
+        yield from ((number, fault) for number, call in enumerate(calls, 1) for fault in faults_at(call))
+        return
+    numbers: dict[str, list[int]] = {}
+    for number, call in enumerate(calls, 1):
+        name, _, path = call.partition(" ")
+        kind = re.sub(r"[0-9a-f]{16}|[0-9]+", "N", f"{'read' if name in READS else name} {path}")
+        numbers.setdefault(kind, []).append(number)
+    for at, found in enumerate(numbers.values()):
+        number = found[at % len(found)]
+        faults = faults_at(calls[number - 1])
+        yield number, faults[at % len(faults)]
+
+
+def faults_at(call: str) -> list[int]:
+    name = call.partition(" ")[0]
+    if name == "pipe":
+        return [errno.EMFILE]
+    return [errno.EIO] if name in READS else [KILL, errno.ENOSPC, errno.EIO]
 
 
 def content(path: Path) -> Any:
-    """All that a command made and that does not tell the time. A kill may leave a hidden `.partial`, which nothing reads."""
+    """All that a command made, without times and without the commit, which a fault may keep from being known. A kill may leave
+    a hidden `.partial`, which nothing reads."""
     if path.is_dir():
         files = [file for file in sorted(path.iterdir()) if file.name != "train.log" and file.suffix != ".partial"]
         return {file.name: content(file) for file in files}
-    if path.name in ("metrics.jsonl", "results.json", "config.json", "result.json"):
-        return [without_times(json.loads(line)) for line in documents(path.read_text())]
+    if path.name in ("metrics.jsonl", "results.json", "config.json", "result.json", "rescorer.json"):
+        return [bare(json.loads(line)) for line in documents(path.read_text())]
     if path.suffix == ".npz":
         with np.load(path) as arrays:
             return {name: arrays[name].tobytes() for name in arrays.files if name != "seconds"}
@@ -153,15 +179,15 @@ def documents(text: str) -> list[str]:
     return text.splitlines() if text.startswith('{"') else [text]
 
 
-def without_times(value: Any) -> Any:
+def bare(value: Any) -> Any:
     if isinstance(value, dict):
-        told = ("seconds", "made", "time", "started", "finished")
-        return {key: without_times(item) for key, item in value.items() if not any(word in key for word in told)}
-    return [without_times(item) for item in value] if isinstance(value, list) else value
+        left_out = ("seconds", "made", "time", "started", "finished", "commit")
+        return {key: bare(item) for key, item in value.items() if not any(word in key for word in left_out)}
+    return [bare(item) for item in value] if isinstance(value, list) else value
 
 
-def problems(directory: Path, case: Case, shim: ctypes.CDLL, every: int, first: int = 1) -> Iterator[str]:
-    """What did not hold, in the faults number first, first + every, ... of each kind; last, how many there were."""
+def problems(directory: Path, case: Case, shim: ctypes.CDLL, kinds: bool) -> Iterator[str]:
+    """What did not hold; last, how many faults there were."""
     (whole := directory / "whole").mkdir()
     sandbox(whole)
     work = directory / "work"
@@ -172,28 +198,31 @@ def problems(directory: Path, case: Case, shim: ctypes.CDLL, every: int, first: 
         shutil.copytree(whole, work)
         os.chdir(work)
 
-    fresh()
-    end, calls, message = child(case.words, lambda: shim.faults_arm(0, 0), shim.faults_seen)
-    if end:
-        raise RuntimeError(f"trf {' '.join(case.words)}: {message}")
+    calls: list[str] = []
+    for _ in range(2):  # the first fills caches, which later ones find full
+        fresh()
+        end, message, calls = child(case.words, lambda: shim.faults_arm(0, 0), shim.faults_calls)
+        if end:
+            raise RuntimeError(f"trf {' '.join(case.words)}: {message}")
+    calls = [call.replace(f"{work}/", "") for call in calls]
     expected, tried = content(work / case.out), 0
-    for fault in FAULTS:
-        for number in range(first, calls + 1, every):
-            tried += 1
-            name = f"{case.name}, call {number} of {calls}, {errno.errorcode.get(fault, 'SIGKILL')}"
-            fresh()
-            end, _, message = child(case.words, lambda n=number, e=fault: shim.faults_arm(n, e))
-            if end != -signal.SIGKILL if fault == KILL else end not in (0, 1, 2) or "Traceback" in message:
-                yield f"{name}: exit {end}: {message[-1500:]}"
-            if end == 0 or (case.again is None and (work / case.out).exists()):  # it was done, or was done before the fault
-                end, message = 0, ""
-            else:
-                end, _, message = child((*case.words, *(case.again or ())))
-            if end:
-                yield f"{name}, and given again: exit {end}: {message[-1500:]}"
-            elif content(work / case.out) != expected:
-                yield f"{name}: {case.out} is not what it is without the fault"
-    yield f"{case.name}: {calls} system calls, {tried} faults"
+    for number, fault in faults_of(calls, kinds):
+        tried += 1
+        name = f"{case.name}, call {number} of {len(calls)} ({calls[number - 1]}), {errno.errorcode.get(fault, 'SIGKILL')}"
+        fresh()
+        end, message, _ = child(case.words, lambda n=number, e=fault: shim.faults_arm(n, e))
+        told = end in (0, 1, 2) and "Traceback" not in message and (end == 0) <= (len(message) < MOST_MESSAGE)
+        if end != -signal.SIGKILL if fault == KILL else not told:
+            yield f"{name}: exit {end}: {message[-1500:]}"
+        if end == 0 or (case.again is None and (work / case.out).exists()):  # it was done, or was done before the fault
+            end, message = 0, ""
+        else:
+            end, message, _ = child((*case.words, *(case.again or ())))
+        if end:
+            yield f"{name}, and given again: exit {end}: {message[-1500:]}"
+        elif content(work / case.out) != expected:
+            yield f"{name}: {case.out} is not what it is without the fault"
+    yield f"{case.name}: {len(calls)} system calls, {tried} faults"
 
 
 def compiled(directory: Path) -> Path:
@@ -206,8 +235,7 @@ def compiled(directory: Path) -> Path:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--kinds", action="store_true")
     parser.add_argument("--commands", nargs="*", default=[case.name for case in CASES])
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -216,7 +244,7 @@ def main() -> None:
             words = [sys.executable, __file__, *sys.argv[1:]]
             sys.exit(subprocess.run(words, env={**os.environ, "LD_PRELOAD": shim, "FAULTS_SHIM": shim}, check=False).returncode)
         shim = ctypes.CDLL(os.environ.pop("FAULTS_SHIM"))
-        shim.faults_seen.restype, shim.faults_arm.argtypes = ctypes.c_long, [ctypes.c_long, ctypes.c_int]
+        shim.faults_calls.restype, shim.faults_arm.argtypes = ctypes.c_char_p, [ctypes.c_long, ctypes.c_int]
         os.environ.pop("LD_PRELOAD")
         import torch
 
@@ -231,7 +259,7 @@ def main() -> None:
             if case.name in arguments.commands:
                 place = Path(name, case.name)
                 place.mkdir()
-                *wrong, last = problems(place, case, shim, arguments.every, arguments.first)
+                *wrong, last = problems(place, case, shim, arguments.kinds)
                 failures += len(wrong)
                 print(*wrong, last, sep="\n", flush=True)
         sys.exit(failures > 0)

@@ -112,7 +112,7 @@ def opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
     """(file, what its header says); whatever does not fit is an InputError."""
     regular(path)
     try:
-        with safetensors.safe_open(path, "pt") as file:
+        with _mapped(path) as file:
             text = (file.metadata() or {}).get(NOTE)
             if text is None:
                 raise InputError(f"{path}: a safetensors file, but not one of trflm's; give a model that trf train wrote")
@@ -128,6 +128,14 @@ def opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
         raise MissingFile(f"{path}: there is no such file") from error
     except (safetensors.SafetensorError, ValueError, TypeError, KeyError, OSError) as error:
         raise InputError(f"{path}: not a model file, or a damaged one ({error}); copy or train it again") from error
+
+
+def _mapped(path: Path) -> Any:
+    """safetensors' file; torch opens it a second time, and what fails there is a RuntimeError."""
+    try:
+        return safetensors.safe_open(path, "pt")
+    except RuntimeError as error:
+        raise OSError(str(error)) from error
 
 
 def strip(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:

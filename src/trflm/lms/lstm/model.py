@@ -164,18 +164,23 @@ class LSTM(Directed, nn.Module):
         return word_P[tree.prefix_N], end_P[last_B]
 
     def _explain_long(self, ids_N: Tensor) -> tuple[Tensor, Tensor]:
-        """The same for one long sentence, read some words at a time: no more than those are in memory."""
+        """The same for one long sentence, read some words at a time: no more than those are in memory.
+
+        What is kept from one time to the next has its place before the first, so that none of it comes to lie between the large
+        tensors: malloc, which keeps what is freed (`speed/memory.py`), could not use their room again.
+        """
         symbol = torch.cat([ids_N.new_tensor([self.end]), ids_N, ids_N.new_tensor([self.end])])
-        state, log_probs = self.zero_state(1), []
-        h, c = list(state.h_KSH[:, 0]), list(state.c_KSH[:, 0])
-        for read, following in zip(symbol[:-1].split(SCORING_WORDS), symbol[1:].split(SCORING_WORDS), strict=True):
+        state, log_prob = self.zero_state(1), self.output_bias.new_empty(len(symbol) - 1)
+        h, c = list(state.h_KSH[:, 0].clone()), list(state.c_KSH[:, 0].clone())
+        pieces = (x.split(SCORING_WORDS) for x in (symbol[:-1], symbol[1:], log_prob))
+        for read, following, log_prob_T in zip(*pieces, strict=True):
             x = self.embedding(read)
             for k, layer in enumerate(self.layers):
                 weights = Weights.of(layer)
-                x, c[k] = read_on(linear(x, weights.input, weights.bias), weights.recurrent, h[k], c[k])
-                h[k] = x[-1]
-            log_probs.append(self.edge_log_probs(x, torch.arange(len(x), device=x.device), following)[0])
-        log_prob = torch.cat(log_probs)
+                x, c_H = read_on(linear(x, weights.input, weights.bias), weights.recurrent, h[k], c[k])
+                h[k].copy_(x[-1])
+                c[k].copy_(c_H)
+            log_prob_T.copy_(self.edge_log_probs(x, torch.arange(len(x), device=x.device), following)[0])
         return log_prob[:-1], log_prob[-1:]
 
     def draw_some(self, n: int, rng: Generator, length: int | None, burn_in: int) -> Batch:
