@@ -28,6 +28,7 @@ SIDES = {
     "lstm-650": "LSTM 2x650",
     "lstm-650-fast": "LSTM 2x650",
     "neural-trf-paper": "engine, 10 snapshots",
+    "neural-trf": "engine, 10 snapshots",
     "trf-cloze": "engine, 1 snapshot",
     "trf-cloze-again": "engine, 1 snapshot",
     "trf-cloze-third": "engine, 1 snapshot",
@@ -48,6 +49,7 @@ PAPER = {  # test perplexity and WER in table 2 of the paper, which are of other
     "lstm-1500-fast": ("78.7", "7.36"),
     "discrete-trf": (">= 130", "7.92"),
     "trf-cnn": (">= 37.4", "7.60"),
+    "neural-trf": (">= 37.4", "7.60"),
 }
 CHOSEN = (
     "kn5",
