@@ -6,6 +6,7 @@ from harness import random_batch, rng
 
 from trflm.potentials.cnn.model import CNN, CNNConfig
 from trflm.potentials.cnn.network import scoring_in_bf16
+from trflm.potentials.cnn.score import product
 
 
 def both_ways(cnn: CNN, weight_N: torch.Tensor, lengths: list[int]) -> list[list[torch.Tensor]]:
@@ -60,3 +61,17 @@ def test_scoring_in_bf16_ends_with_its_block():
     with pytest.raises(RuntimeError), scoring_in_bf16(cnn, True):
         raise RuntimeError
     assert torch.equal(cnn.score(batch), in_fp32)
+
+
+@pytest.mark.parametrize("able", [True, False])
+@pytest.mark.parametrize("beta", [0, 1])
+def test_rows_multiplied_some_at_a_time_are_all_there(able, beta, monkeypatch):
+    """10 rows, 3 at a time, of numbers that bf16 holds exactly."""
+    monkeypatch.setattr("trflm.potentials.cnn.score.ROWS_BF16", 3)
+    monkeypatch.setattr("trflm.potentials.cnn.score.has_bf16", lambda: able)
+    cnn = CNN(CNNConfig(embedding=2, projection=2, bank_width=2, bank_filters=4, stack_filters=2), 5)
+    cnn.score_in_bf16 = True
+    h_DC, weight, out = (torch.randint(-2, 3, shape, generator=rng(3)).float() for shape in ((10, 4), (4, 3, 2), (10, 6)))
+    expected = beta * out + h_DC @ weight.flatten(1)
+    product(cnn, h_DC, weight, out, beta)
+    assert torch.equal(out, expected)

@@ -1,13 +1,14 @@
 """What a potential is to the rest of the project. Every potential is an `nn.Module` with these methods."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Generator, Tensor, nn
 
 from trflm.kinds import Start
+from trflm.speed.bf16 import switched_on
 from trflm.text import Batch
 from trflm.text.word2vec import word2vec
 
@@ -49,17 +50,10 @@ class Layers(Protocol):
     train_in_bf16: bool  # the products of training, on a CPU that has instructions for it; never those of `score`
 
 
-@contextmanager
-def training_in_bf16(module: nn.Module, wanted: bool) -> Iterator[None]:
+def training_in_bf16(module: nn.Module, wanted: bool) -> AbstractContextManager[None]:
     """Within, the products of training are in bf16, if that is wanted."""
-    parts = [(part, part.train_in_bf16) for part in module.modules() if isinstance(part, Layers)] if wanted else []
-    try:
-        for part, _ in parts:
-            part.train_in_bf16 = True
-        yield
-    finally:
-        for part, before in parts:
-            part.train_in_bf16 = before
+    parts = (part for part in module.modules() if isinstance(part, Layers))
+    return switched_on(parts if wanted else (), "train_in_bf16")
 
 
 class PotentialConfig(Protocol):

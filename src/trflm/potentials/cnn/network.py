@@ -9,7 +9,7 @@ Shapes: B sentences, N words in all, U distinct words, P (width, offset) pairs o
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +21,7 @@ from trflm.potentials.cnn.bank import SumRows, TableIndex
 from trflm.potentials.cnn.layers import Convolution, MaxPool, PooledConvolution, Rows, half_offsets
 from trflm.potentials.dropout import check_share, dropout
 from trflm.ranges import Layers, Positive, Share, Size, Width
+from trflm.speed.bf16 import switched_on
 from trflm.speed.products import multiply
 from trflm.speed.word_cache import WordCache
 from trflm.text import Batch
@@ -146,14 +147,6 @@ def cnns(module: nn.Module) -> Iterator[CNNLayers]:
     return (part for part in module.modules() if isinstance(part, CNNLayers))
 
 
-@contextmanager
-def scoring_in_bf16(module: nn.Module, wanted: bool) -> Iterator[None]:
+def scoring_in_bf16(module: nn.Module, wanted: bool) -> AbstractContextManager[None]:
     """Within, the products of `score` are in bf16, if that is wanted."""
-    parts = [(cnn, cnn.score_in_bf16) for cnn in cnns(module)] if wanted else []
-    try:
-        for cnn, _ in parts:
-            cnn.score_in_bf16 = True
-        yield
-    finally:
-        for cnn, before in parts:
-            cnn.score_in_bf16 = before
+    return switched_on(cnns(module) if wanted else (), "score_in_bf16")
