@@ -187,7 +187,7 @@ def bare(value: Any) -> Any:
 
 
 def problems(directory: Path, case: Case, shim: ctypes.CDLL, kinds: bool) -> Iterator[str]:
-    """What did not hold; last, how many faults there were."""
+    """What did not hold; last, how many faults there were. Every 50 faults stderr is told how far it is."""
     (whole := directory / "whole").mkdir()
     sandbox(whole)
     work = directory / "work"
@@ -206,8 +206,11 @@ def problems(directory: Path, case: Case, shim: ctypes.CDLL, kinds: bool) -> Ite
             raise RuntimeError(f"trf {' '.join(case.words)}: {message}")
     calls = [call.replace(f"{work}/", "") for call in calls]
     expected, tried = content(work / case.out), 0
-    for number, fault in faults_of(calls, kinds):
+    faults = list(faults_of(calls, kinds))
+    for number, fault in faults:
         tried += 1
+        if tried % 50 == 0:
+            print(f"{case.name}: fault {tried} of {len(faults)}", file=sys.stderr, flush=True)
         name = f"{case.name}, call {number} of {len(calls)} ({calls[number - 1]}), {errno.errorcode.get(fault, 'SIGKILL')}"
         fresh()
         end, message, _ = child(case.words, lambda n=number, e=fault: shim.faults_arm(n, e))
@@ -259,9 +262,11 @@ def main() -> None:
             if case.name in arguments.commands:
                 place = Path(name, case.name)
                 place.mkdir()
-                *wrong, last = problems(place, case, shim, arguments.kinds)
-                failures += len(wrong)
-                print(*wrong, last, sep="\n", flush=True)
+                lines = 0
+                for line in problems(place, case, shim, arguments.kinds):
+                    print(line, flush=True)
+                    lines += 1
+                failures += lines - 1  # the last says how many faults there were
         sys.exit(failures > 0)
 
 
