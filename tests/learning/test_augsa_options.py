@@ -44,6 +44,8 @@ ALL = AugSAConfig(
     lr_proposal=0.01,
     adam_proposal=True,
     data_proposal=0.3,
+    refresh_below=0.9,
+    refresh_steps=2,
 )
 
 
@@ -251,6 +253,28 @@ def test_mu_learns_from_data_and_chains_in_proportion():
         torch.testing.assert_close(parameter.detach(), old + learner.config.lr_proposal * g, rtol=1e-4, atol=1e-6)
 
 
+def test_a_proposal_that_falls_behind_is_refreshed():
+    """Far off at first, and the field rests: with more steps of mu its moves are accepted sooner."""
+    accepted = {}
+    for below in (0.0, 0.95):
+        learner = a_learner(dataclasses.replace(ALL, refresh_below=below, refresh_steps=10, zeta_follows=False), sentences(300)[0])
+        with torch.no_grad():
+            for parameter in learner.proposal.parameters():
+                parameter.mul_(8)
+        shares = [learner.update(learner.batches.of_step(n), rng(n))["move_acceptance"] for n in range(12)]
+        accepted[below] = sum(shares[6:]) / 6
+    assert accepted[0.95] > accepted[0.0] + 0.05, accepted
+
+
+def test_a_proposal_that_keeps_up_is_left_alone():
+    learners = [a_learner(dataclasses.replace(ALL, refresh_below=below), sentences(300)[0]) for below in (0.0, 0.01)]
+    for learner in learners:
+        learner.update(learner.batches.of_step(0), rng(0))
+    for one, other in zip(*(learner.proposal.parameters() for learner in learners), strict=True):
+        assert torch.equal(one, other)
+    assert learners[0].move_acceptance > 0.01
+
+
 def test_zeta_moves_by_the_expected_share():
     learner = a_learner(dataclasses.replace(ALL, zeta_smooth=0.0, zeta_first_stage=0), sentences(300)[0])
     learner.t = 4
@@ -279,6 +303,8 @@ NO_SENSE = [
     {"window": -1},
     {"warm_up": -1},
     {"data_proposal": 1.5},
+    {"refresh_below": 1.0},
+    {"refresh_steps": 0},
     {"burn_in": -1},
     {"hold_lengths": True},  # and lengths are counted
 ]

@@ -46,6 +46,7 @@ from trflm.text.lengths import draw_from_cdf, strata_from_cdf
 
 MEMORY = 0.99  # of the running averages
 HISTORY = 100  # steps over which the autocorrelation of phi is taken
+RECENT = 0.9  # memory of the acceptance that decides whether the proposal is refreshed
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ class AugSAConfig(StartConfig):
     clip_proposal: Positive = 5.0  # greatest gradient norm of mu
     adam_proposal: bool = False  # Adam in place of SGD; then lr_proposal is to be a thousandth or so
     data_proposal: Share = 0.0  # the share of the data in what mu learns from
+    refresh_below: Share = 0.0  # while fewer Markov moves than this are accepted, mu takes more steps; 0: never
+    refresh_steps: Count = 10  # so many more, of chains and data of the step
     bf16: bool = False  # the sampler and the gradient of theta multiply in bf16, if this CPU has instructions for it
     dev_choice: bool = False  # report the criterion of the other learners too
     kind: Literal["augsa"] = "augsa"
@@ -90,6 +93,8 @@ class AugSAConfig(StartConfig):
             raise ValueError("zeta_cap and clip_proposal must be positive")
         if not (self.epsilon > 0 and 0 <= self.average < 1 and 0 <= self.zeta_smooth < 1 and 0 <= self.data_proposal <= 1):
             raise ValueError("epsilon must be positive; average, zeta_smooth and data_proposal must be from 0 to 1")
+        if not 0 <= self.refresh_below < 1 or self.refresh_steps < 1:
+            raise ValueError("refresh_below must be from 0 up and below 1, refresh_steps at least 1")
         if not 0 <= self.momentum < 1:
             raise ValueError("momentum must be from 0 up and below 1")
         if self.hold_lengths and not self.zeta_flows:
@@ -145,6 +150,7 @@ class AugSA(FieldLearner):
         self.chains = draw_sentences_of(proposal, lengths_C, rng)
         self.phi_TC = self.pi0.new_zeros(0, config.chains)  # of the last steps
         self.length_share = self.pi0.clone()  # running shares of the lengths of the chains
+        self.move_acceptance = 1.0  # running mean of the last steps
         self.stuck_jumps = self.stuck_moves = 0  # steps in a row in which next to none was accepted
         self.zeta_before = trf.zeta.clone()  # at the last evaluation
         self.log_Z1 = trf.log_Z1()  # of the last evaluation; the KL estimate uses it
@@ -164,13 +170,14 @@ class AugSA(FieldLearner):
         kl_part_C = phi_C - self.log_Z1 - zeta_C
         zeta_step = self._update_zeta(lengths_C, info["jump"])
         log_q_C = self._update_mu(batch, rng)
+        jumps, moves = info["jump"].acceptance, info["move"].acceptance
+        self._refresh_mu(batch, rng, moves)
         self.phi_TC = recent(self.phi_TC, phi_C, HISTORY)
         if self.mean is not None:
             self._update_mean(self.mean)
 
         share = self._share(lengths_C)
         self.length_share = MEMORY * self.length_share + (1 - MEMORY) * share
-        jumps, moves = info["jump"].acceptance, info["move"].acceptance
         self.stuck_jumps = self.stuck_jumps + 1 if jumps < STUCK else 0
         self.stuck_moves = self.stuck_moves + 1 if moves < STUCK else 0
         self._watch()
@@ -264,6 +271,14 @@ class AugSA(FieldLearner):
         self.of_mu.step()
         return log_q_C
 
+    def _refresh_mu(self, data: Batch, rng: torch.Generator, accepted: float) -> None:
+        """The proposal has fallen behind the field: more steps, each with sentences of the data in another order."""
+        kept = RECENT if self.t > 1 else 0.0
+        self.move_acceptance = kept * self.move_acceptance + (1 - kept) * accepted
+        if self.move_acceptance < self.config.refresh_below:
+            for _ in range(self.config.refresh_steps):
+                self._update_mu(data.select(torch.randperm(len(data), generator=rng).to(data.device)), rng)
+
     def _update_mean(self, mean: MeanField) -> None:
         """While theta rests there is nothing to average over."""
         steps = self.t - self.config.calibration_steps
@@ -325,6 +340,7 @@ class AugSA(FieldLearner):
             "chains": {"ids": self.chains.ids_N, "lengths": self.chains.lengths_B},
             "length_share": self.length_share,
             "t": self.t,
+            "move_acceptance": self.move_acceptance,
             "stuck_jumps": self.stuck_jumps,
             "stuck_moves": self.stuck_moves,
             "zeta_before": self.zeta_before,
@@ -351,6 +367,7 @@ class AugSA(FieldLearner):
         if self.flow_steps is not None and "flows" in state:
             self.flow_steps.mean_mm = state["flows"].to(device)
         self.zeta_before = state["zeta_before"].to(device)
+        self.move_acceptance = state.get("move_acceptance", self.move_acceptance)  # a state saved before there was one has none
         self.stuck_jumps, self.stuck_moves = state["stuck_jumps"], state["stuck_moves"]
         self.t, self.log_Z1 = state["t"], state["log_Z1"]
 
