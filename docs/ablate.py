@@ -1,7 +1,10 @@
-"""What the text mapping and the OOV penalty are worth: `python docs/ablate.py DATA ROW=MODEL ... [--out FILE]`
+"""What parts of a recipe are worth, in docs/results/ablations.json, of which `make results` makes two tables.
 
-Tunes each model on the dev lists of DATA (nbest/dev, nbest/wsj92) and reports on wsj92, once for each variant. ROW is its name
-in docs/results/ptb.json. `make results` makes a table of the file.
+    python docs/ablate.py DATA ROW=MODEL ...                      the text mapping and the OOV penalty
+    python docs/ablate.py DATA --training WHAT ROW=MODEL ...      a model that was trained otherwise than ROW: WHAT was different
+
+Tunes each model on the dev lists of DATA (nbest/dev, nbest/wsj92) and reports on wsj92, in the first case once for each variant.
+ROW is a name in docs/results/ptb.json.
 """
 
 import argparse
@@ -13,10 +16,12 @@ import trflm
 from trflm.deploy.rescorer import Rescorer
 from trflm.evaluation.nbest import NBest
 from trflm.experiment.directory import provenance
+from trflm.files.parse import parse_json
 
 FILE = Path(__file__).parent / "results" / "ablations.json"
+SAME = "as in the other tables"
 VARIANTS: dict[str, dict[str, Any]] = {
-    "as in the other tables": {"mapping": "ptb"},
+    SAME: {"mapping": "ptb"},
     "words as the recogniser writes them": {"mapping": "none"},
     "lower case and clitics only": {"mapping": "lower,clitics"},
     "no OOV penalty": {"mapping": "ptb", "oov_penalty": 0.0},
@@ -33,21 +38,27 @@ def rate(rescorer: Rescorer, nbest: NBest, ref: Path) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("models", nargs="+", help="ROW=MODEL")
+    parser.add_argument("--training", metavar="WHAT", help="the models were trained otherwise than their rows: what was different")
     parser.add_argument("--out", type=Path, default=FILE)
     parsed = parser.parse_args()
     dev, test = (read(parsed.data / "nbest" / name) for name in ("dev", "wsj92"))
-    rows: dict[str, dict[str, Any]] = {}
+    record = parse_json(parsed.out.read_text(encoding="utf-8")) if parsed.out.exists() else {"rows": {}, "training": []}
     for row, _, path in (given.partition("=") for given in parsed.models):
         model = trflm.load(path)
         for variant, settings in VARIANTS.items():
+            if parsed.training and variant != SAME:
+                continue
             rescorer = trflm.tune(*dev, model, **settings)
-            rows.setdefault(row, {})[variant] = {"dev": rate(rescorer, *dev), "wsj92": rate(rescorer, *test)}
-            print(row, variant, rows[row][variant], flush=True)
-    record = {"about": (__doc__ or "").split("\n")[0], "rows": rows, "made": provenance()}
-    parsed.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            found = {"dev": rate(rescorer, *dev), "wsj92": rate(rescorer, *test), "made": provenance()}
+            if parsed.training:
+                record["training"].append({"row": row, "what": parsed.training, **found})
+            else:
+                record["rows"].setdefault(row, {})[variant] = found
+            print(row, parsed.training or variant, found, flush=True)
+            parsed.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

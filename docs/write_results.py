@@ -51,6 +51,14 @@ PAPER = {  # test perplexity and WER in table 2 of the paper, which are of other
     "trf-cnn": (">= 37.4", "7.60"),
     "neural-trf": (">= 37.4", "7.60"),
 }
+PARTS = (  # a part of the training; the row that has it, the row that does not
+    ("a teacher after the cloze", "trf-distil", "trf-cloze-third"),
+    ("a better teacher, for longer", "trf-cnn", "trf-distil"),
+    ("AugSA + JSA after that", "neural-trf", "trf-distil"),
+    ("a share of KN5 as reference", "trf-cnn-kn", "trf-cnn"),
+    ("dynamic NCE after word-wise NCE", "trf-blstm-dnce", "trf-blstm-start-before"),
+    ("twice the units", "trf-blstm-large", "trf-blstm-start"),
+)
 CHOSEN = (
     "kn5",
     "discrete-trf",
@@ -178,6 +186,9 @@ def results_page() -> str:
         "## What the text mapping and the OOV penalty are worth\n",
         ablations(figures),
         "Each variant tuned anew on dev; wsj92 (and dev) WER %. By `docs/ablate.py`.\n",
+        "## What parts of the training are worth\n",
+        trained_otherwise(figures),
+        "One seed each; wsj92 (and dev) WER %, by rows of the large table and by `docs/ablate.py --training`.\n",
         "## Where each row comes from\n",
         table(["row", "seed", "commit", "date", ""], [*map(source, figures.rows.values())]),
     ]
@@ -193,6 +204,19 @@ def ablations(figures: Figures) -> str:
         for name, of in found.items()
     ]
     return table(["model", *variants], lines)
+
+
+def trained_otherwise(figures: Figures) -> str:
+    """A line for each part: a row with it, and the row or the run without it."""
+    lines = [[what, *both(figures.rows[name]), *both(figures.rows[other])] for what, name, other in PARTS]
+    for run in read("ablations.json")["training"]:
+        without = f"{100 * run['wsj92']:.2f} ({100 * run['dev']:.2f})"
+        lines.append([run["what"], *both(figures.rows[run["row"]]), "the same otherwise", without])
+    return table(["what", "with it", "", "without it", ""], lines)
+
+
+def both(row: dict[str, Any]) -> tuple[str, str]:
+    return row["label"], f"{percent(row['wer'])} ({100 * row['dev_wer']:.2f})"
 
 
 def seeds(figures: Figures) -> str:
