@@ -1,9 +1,9 @@
 """What parts of a recipe are worth, in docs/results/ablations.json, of which `make results` makes two tables.
 
     python docs/ablate.py DATA ROW=MODEL ...                      the text mapping and the OOV penalty
-    python docs/ablate.py DATA --training WHAT ROW=MODEL ...      a model that was trained otherwise than ROW: WHAT was different
+    python docs/ablate.py DATA --training WHAT ROW=MODEL ...      models trained otherwise than ROW: WHAT was different
 
-Tunes each model on the dev lists of DATA (nbest/dev, nbest/wsj92) and reports on wsj92, in the first case once for each variant.
+Tunes each model on the dev lists of DATA (nbest/dev, nbest/wsj92) and reports on wsj92, in the first case once a variant.
 ROW is a name in docs/results/ptb.json.
 """
 
@@ -41,7 +41,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("models", nargs="+", help="ROW=MODEL")
-    parser.add_argument("--training", metavar="WHAT", help="the models were trained otherwise than their rows: what was different")
+    parser.add_argument(
+        "--training", metavar="WHAT", help="the models were trained otherwise than their rows: what was different"
+    )
     parser.add_argument("--out", type=Path, default=FILE)
     parsed = parser.parse_args()
     dev, test = (read(parsed.data / "nbest" / name) for name in ("dev", "wsj92"))

@@ -257,7 +257,8 @@ def test_a_proposal_that_falls_behind_is_refreshed():
     """Far off at first, and the field rests: with more steps of mu its moves are accepted sooner."""
     accepted = {}
     for below in (0.0, 0.95):
-        learner = a_learner(dataclasses.replace(ALL, refresh_below=below, refresh_steps=10, zeta_follows=False), sentences(300)[0])
+        config = dataclasses.replace(ALL, refresh_below=below, refresh_steps=10, zeta_follows=False)
+        learner = a_learner(config, sentences(300)[0])
         with torch.no_grad():
             for parameter in learner.proposal.parameters():
                 parameter.mul_(8)
