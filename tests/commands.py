@@ -85,7 +85,7 @@ AUGSA = ["learner.kind=augsa", "learner.chains=5", "learner.trials=2", "learner.
 # it only saves importing torch anew, which takes longer than most of the commands that tests run.
 NURSERY = """
 import json, os, signal, sys, traceback
-import torch
+import torch, torch._dynamo  # optimisers import the latter, for seconds
 import trflm.speed.distinct, trflm.evaluation.second_pass.results, trflm.experiment.store, trflm.experiment.train
 from trflm.cli import main
 trflm.speed.distinct.distinct([torch.zeros(1, dtype=torch.int32)], 1)

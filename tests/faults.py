@@ -250,13 +250,16 @@ def main() -> None:
         shim.faults_calls.restype, shim.faults_arm.argtypes = ctypes.c_char_p, [ctypes.c_long, ctypes.c_int]
         os.environ.pop("LD_PRELOAD")
         import torch
+        import torch._dynamo  # optimisers import it: seconds in every child
 
         import trflm.deploy.rescorer
         import trflm.experiment.run
         import trflm.experiment.train
-        import trflm.reproduce.results  # noqa: F401
+        import trflm.reproduce.results
+        import trflm.speed.distinct
 
         torch.set_num_threads(1)
+        trflm.speed.distinct.distinct([torch.zeros(1, dtype=torch.int32)], 1)  # imports numba
         failures = 0
         for case in CASES:
             if case.name in arguments.commands:
