@@ -229,8 +229,9 @@ def seeds(figures: Figures) -> str:
                 [100 * rate for rate in rates] for rates in zip(*((r["dev_wer"], r["wer"]["wer"]) for r in runs), strict=True)
             )
             shown = [f"{sum(rates) / len(rates):.2f} ({', '.join(f'{rate:.2f}' for rate in rates)})" for rates in (dev, test)]
-            lines.append([row["label"], *shown])
-    return table(["model", "dev WER %: mean (seed 1, 2, ...)", "wsj92 WER %"], lines)
+            against = ", ".join(difference(run.get("against_baseline")) or "?" for run in runs)
+            lines.append([row["label"], *shown, against])
+    return table(["model", "dev WER %: mean (seed 1, 2, ...)", "wsj92 WER %", "each against KN5"], lines)
 
 
 def source(row: dict[str, Any]) -> list[str]:

@@ -128,6 +128,9 @@ def test_a_table_from_nothing_and_again_from_what_is_there(place: Path, monkeypa
     assert lstm.strategies.keys() == {"preserve", "reset", "shuffle"}
     assert lstm.seeds is not None
     assert lstm.seeds.keys() == {"2"}
+    other = lstm.seeds["2"]
+    assert other.against_baseline is not None
+    assert other.against_baseline.difference == pytest.approx(other.wer.wer - kn.wer.wer)
     assert trf.seeds is None
     assert lstm.against_baseline is not None
     assert lstm.against_baseline.difference == pytest.approx(lstm.wer.wer - kn.wer.wer)

@@ -85,6 +85,7 @@ class SeedRun:
 
     wer: Figures
     dev_wer: float
+    against_baseline: Comparison | None = field(default=None, metadata=IF_SET)
 
 
 @dataclass(frozen=True, kw_only=True)

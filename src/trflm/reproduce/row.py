@@ -153,7 +153,11 @@ class Evaluation:
         for seed in row.seeds:
             if (name := seed_name(row.name, seed)) in self.models:
                 passed = self.second_pass([self.models[name]])
-                found[str(seed)] = SeedRun(wer=self.figures(passed.errors), dev_wer=passed.tuned.rate)
+                found[str(seed)] = SeedRun(
+                    wer=self.figures(passed.errors),
+                    dev_wer=passed.tuned.rate,
+                    against_baseline=self.against(self.baseline, row.name, passed.errors),
+                )
         return found
 
     def figures(self, errors: WordErrors) -> Figures:
