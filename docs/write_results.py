@@ -207,16 +207,17 @@ def ablations(figures: Figures) -> str:
 
 
 def trained_otherwise(figures: Figures) -> str:
-    """A line for each part: a row with it, and the row or the run without it."""
-    lines = [[what, *both(figures.rows[name]), *both(figures.rows[other])] for what, name, other in PARTS]
+    """A line for each part: a row that has it, and the row or the run that has not."""
+    lines = [(what, figures.rows[name], rates(figures.rows[other])) for what, name, other in PARTS]
     for run in read("ablations.json")["training"]:
-        without = f"{100 * run['wsj92']:.2f} ({100 * run['dev']:.2f})"
-        lines.append([run["what"], *both(figures.rows[run["row"]]), "the same otherwise", without])
-    return table(["what", "with it", "", "without it", ""], lines)
+        lines.append((run["what"], figures.rows[run["row"]], f"{100 * run['wsj92']:.2f} ({100 * run['dev']:.2f})"))
+    return table(
+        ["part", "of", "with it", "without it"], [[what, row["label"], rates(row), other] for what, row, other in lines]
+    )
 
 
-def both(row: dict[str, Any]) -> tuple[str, str]:
-    return row["label"], f"{percent(row['wer'])} ({100 * row['dev_wer']:.2f})"
+def rates(row: dict[str, Any]) -> str:
+    return f"{percent(row['wer'])} ({100 * row['dev_wer']:.2f})"
 
 
 def seeds(figures: Figures) -> str:
@@ -229,7 +230,7 @@ def seeds(figures: Figures) -> str:
                 [100 * rate for rate in rates] for rates in zip(*((r["dev_wer"], r["wer"]["wer"]) for r in runs), strict=True)
             )
             shown = [f"{sum(rates) / len(rates):.2f} ({', '.join(f'{rate:.2f}' for rate in rates)})" for rates in (dev, test)]
-            against = ", ".join(difference(run.get("against_baseline")) or "?" for run in runs)
+            against = ", ".join(difference(run.get("against_baseline")) or "not tested" for run in runs)
             lines.append([row["label"], *shown, against])
     return table(["model", "dev WER %: mean (seed 1, 2, ...)", "wsj92 WER %", "each against KN5"], lines)
 
