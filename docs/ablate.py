@@ -1,7 +1,7 @@
 """What parts of a recipe are worth, in docs/results/ablations.json, of which `make results` makes two tables.
 
     python docs/ablate.py DATA ROW=MODEL ...                      the text mapping and the OOV penalty
-    python docs/ablate.py DATA --training WHAT ROW=MODEL ...      models trained otherwise than ROW: WHAT was different
+    python docs/ablate.py DATA --training PART ROW=MODEL ...      models trained as ROW was, but without PART
 
 Tunes each model on the dev lists of DATA (nbest/dev, nbest/wsj92) and reports on wsj92, in the first case once a variant.
 ROW is a name in docs/results/ptb.json.
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("models", nargs="+", help="ROW=MODEL")
     parser.add_argument(
-        "--training", metavar="WHAT", help="the models were trained otherwise than their rows: what was different"
+        "--training", metavar="PART", help="what the training of these models lacks, and that of their rows has"
     )
     parser.add_argument("--out", type=Path, default=FILE)
     parsed = parser.parse_args()

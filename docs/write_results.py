@@ -209,15 +209,15 @@ def ablations(figures: Figures) -> str:
 
 def trained_otherwise(figures: Figures) -> str:
     """A line for each part: a row that has it, and the row or the run that has not."""
-    lines = [(what, figures.rows[name], rates(figures.rows[other])) for what, name, other in PARTS]
+    lines = [(what, figures.rows[name], errors_of(figures.rows[other])) for what, name, other in PARTS]
     for run in read("ablations.json")["training"]:
         lines.append((run["what"], figures.rows[run["row"]], f"{100 * run['wsj92']:.2f} ({100 * run['dev']:.2f})"))
     return table(
-        ["part", "of", "with it", "without it"], [[what, row["label"], rates(row), other] for what, row, other in lines]
+        ["part", "of", "with it", "without it"], [[what, row["label"], errors_of(row), other] for what, row, other in lines]
     )
 
 
-def rates(row: dict[str, Any]) -> str:
+def errors_of(row: dict[str, Any]) -> str:
     return f"{percent(row['wer'])} ({100 * row['dev_wer']:.2f})"
 
 
